@@ -1,0 +1,27 @@
+"""Aggregators: annotations in, class probabilities of the same items out; no features, no torch."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.majority_vote import MajorityVote
+from crowdprism.errors import InvalidParameterError
+
+AGGREGATORS: dict[str, type[Aggregator]] = {"majority-vote": MajorityVote}
+
+
+def make_aggregator(name: str, **params: Any) -> Aggregator:
+    """Return the aggregator of that name with the given parameters.
+
+    Examples
+    --------
+    >>> make_aggregator("majority-vote", voting="hard")
+    MajorityVote(voting='hard')
+    """
+    if name not in AGGREGATORS:
+        raise InvalidParameterError(f"There is no aggregator {name!r}; there are {', '.join(sorted(AGGREGATORS))}.")
+    return AGGREGATORS[name](**params)
+
+
+__all__ = ["AGGREGATORS", "Aggregator", "MajorityVote", "make_aggregator"]

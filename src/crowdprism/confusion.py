@@ -1,0 +1,152 @@
+"""Confusion matrices in one orientation: `confusions[annotator, true_class, given_label]`, rows sum to one.
+
+The papers use the transpose; `from_paper` and `to_paper` are the only conversions in the project.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from crowdprism.annotations import Annotations
+
+FloatArray = NDArray[np.floating[Any]]
+
+
+def from_paper(confusions: FloatArray) -> FloatArray:
+    """Turn `A[m, given_label, true_class]` (columns sum to one) into ours, and back.
+
+    Examples
+    --------
+    >>> from_paper(np.array([[[0.9, 0.4], [0.1, 0.6]]]))[0].tolist()
+    [[0.9, 0.1], [0.4, 0.6]]
+    """
+    return np.swapaxes(confusions, -1, -2)
+
+
+to_paper = from_paper
+
+
+def confusion_counts(annotations: Annotations, class_probabilities: FloatArray) -> NDArray[np.float64]:
+    """Count expected (true class, given label) pairs per annotator, by the items' class probabilities and weights.
+
+    Parameters
+    ----------
+    class_probabilities
+        (n_items, n_classes), rows sum to one.
+
+    Returns
+    -------
+    (n_annotators, true class, given label)
+
+    Examples
+    --------
+    >>> from crowdprism.annotations import Annotations
+    >>> a = Annotations.from_dense([[0], [1]])
+    >>> confusion_counts(a, np.eye(2))[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    cell = annotations.annotator.astype(np.int64) * n_classes + annotations.label
+    counts = np.empty((n_classes, n_annotators * n_classes))
+    for true_class in range(n_classes):
+        mass = class_probabilities[annotations.item, true_class]
+        if annotations.weight is not None:
+            mass = mass * annotations.weight
+        counts[true_class] = np.bincount(cell, weights=mass, minlength=n_annotators * n_classes)
+    return np.ascontiguousarray(counts.reshape(n_classes, n_annotators, n_classes).transpose(1, 0, 2))
+
+
+def normalize_rows(counts: FloatArray) -> FloatArray:
+    """Divide each row by its sum; rows that sum to zero become uniform.
+
+    Examples
+    --------
+    >>> normalize_rows(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist()
+    [[0.75, 0.25], [0.5, 0.5]]
+    """
+    totals = counts.sum(axis=-1, keepdims=True)
+    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), 1.0 / counts.shape[-1])
+
+
+def pooled_confusion(counts: FloatArray) -> FloatArray:
+    """The crowd's one common confusion matrix (true class, given label) from counts of all annotators."""
+    return normalize_rows(counts.sum(axis=0))
+
+
+def true_confusions(annotations: Annotations) -> FloatArray:
+    """Confusions against gold, from the annotations of items whose true class is known.
+
+    Examples
+    --------
+    >>> from crowdprism.annotations import Annotations
+    >>> a = Annotations.from_triplets([1, 2], ["ann", "ann"], ["cat", "cat"], gold={1: "cat", 2: "dog"})
+    >>> true_confusions(a)[0].tolist()
+    [[1.0, 0.0], [1.0, 0.0]]
+    """
+    if annotations.gold is None:
+        raise ValueError("These annotations have no gold; pass gold= when building them.")
+    truth = np.zeros((annotations.n_items, annotations.n_classes))
+    known = np.flatnonzero(~np.ma.getmaskarray(annotations.gold))
+    truth[known, np.asarray(annotations.gold[known])] = 1.0
+    return normalize_rows(confusion_counts(annotations, truth))
+
+
+def annotator_accuracy(confusions: FloatArray, class_prior: FloatArray) -> FloatArray:
+    """Probability that each annotator's label is right, for items drawn from the class prior: (n_annotators,)."""
+    return np.einsum("mkk,k->m", confusions, class_prior)
+
+
+def class_alignment(confusions: FloatArray, reference: FloatArray | None = None) -> NDArray[np.int64]:
+    """Return the order of true classes that fits the reference best, one common order for all annotators.
+
+    Without a reference, the classes are aligned with what annotators say: the order maximises the sum of the
+    mean confusion's diagonal (Hungarian method). `confusions[:, order]` is then aligned.
+
+    Examples
+    --------
+    >>> swapped = np.array([[[0.1, 0.9], [0.8, 0.2]]])
+    >>> class_alignment(swapped).tolist()
+    [1, 0]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    if reference is None:
+        gain = confusions.mean(axis=0).T  # (given label as class, current class)
+    else:
+        gain = -np.square(reference[:, :, None, :] - confusions[:, None, :, :]).sum(axis=(0, 3))
+    order: NDArray[np.int64] = linear_sum_assignment(gain, maximize=True)[1]
+    return order
+
+
+@dataclass(frozen=True)
+class ConfusionError:
+    """How far estimated confusions are from the true ones, after one common alignment of classes."""
+
+    mean_squared: float
+    frobenius: float
+    relative_l1: float
+    order: NDArray[np.int64]
+
+
+def confusion_error(estimate: FloatArray, truth: FloatArray, *, align: bool = True) -> ConfusionError:
+    """Compare confusions: per-entry mean square, mean squared Frobenius norm over classes, relative l1.
+
+    Examples
+    --------
+    >>> confusion_error(np.eye(2)[None], np.eye(2)[None]).mean_squared
+    0.0
+    """
+    n_classes = truth.shape[-1]
+    order = class_alignment(estimate, truth) if align else np.arange(n_classes)
+    difference = estimate[:, order] - truth
+    return ConfusionError(
+        mean_squared=float(np.mean(difference**2)),
+        frobenius=float(np.mean(np.sum(difference**2, axis=(1, 2))) / n_classes),
+        relative_l1=float(np.mean(np.abs(difference).sum(axis=(1, 2)) / np.abs(truth).sum(axis=(1, 2)))),
+        order=order,
+    )

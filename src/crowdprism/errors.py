@@ -1,0 +1,80 @@
+"""Every error and warning that crowdprism raises itself.
+
+Each error is also the builtin that a caller would expect (`ValueError`, `RuntimeError`, ...), so existing
+`except` clauses keep working.
+"""
+
+from __future__ import annotations
+
+
+class CrowdprismError(Exception):
+    """Base of all errors raised by crowdprism."""
+
+
+class InvalidAnnotationsError(CrowdprismError, ValueError):
+    """Annotations break one or more rules; the message lists each with count, first place and remedy."""
+
+
+class UnreadableFileError(CrowdprismError, ValueError):
+    """A file could not be read as annotations; nothing was returned."""
+
+
+class InvalidParameterError(CrowdprismError, ValueError):
+    """A parameter has a value that the method cannot work with."""
+
+
+class UnsuitableDataError(CrowdprismError, ValueError):
+    """The data are valid but the chosen method cannot work on them; the message names one that can."""
+
+
+class NotFittedError(CrowdprismError, ValueError, AttributeError):
+    """A learned quantity was asked for before `fit`."""
+
+
+class ResultFormatError(CrowdprismError, ValueError):
+    """A saved result cannot be read: damaged, incomplete, or of a newer version."""
+
+
+class TrainingError(CrowdprismError, RuntimeError):
+    """Training had to stop, for example because the loss was no longer finite."""
+
+
+class CheckpointMismatchError(CrowdprismError, RuntimeError):
+    """A checkpoint belongs to another model, data set or setting than the run that tries to resume from it."""
+
+
+class MissingDependencyError(CrowdprismError, ImportError):
+    """An optional dependency is needed for this and is not installed."""
+
+
+class CrowdprismWarning(UserWarning):
+    """Base of all warnings issued by crowdprism."""
+
+
+class LostInformationWarning(CrowdprismWarning):
+    """Something in the input could not be kept, for example who gave a label."""
+
+
+class AlignmentWarning(CrowdprismWarning):
+    """Ids of features and annotations agree only in part."""
+
+
+class IdentifiabilityWarning(CrowdprismWarning):
+    """The data do not determine what was asked for, for example classes swapped or crowds never compared."""
+
+
+class ConvergenceWarning(CrowdprismWarning):
+    """An iteration ended at its limit before it settled."""
+
+
+def some(values: object, limit: int = 3) -> str:
+    """Show the first few of many values, for messages.
+
+    Examples
+    --------
+    >>> some(["a", "b", "c", "d"])
+    "'a', 'b', 'c', ... (4 in all)"
+    """
+    shown = list(values)  # type: ignore[call-overload]
+    text = ", ".join(repr(value) for value in shown[:limit])
+    return text if len(shown) <= limit else f"{text}, ... ({len(shown)} in all)"

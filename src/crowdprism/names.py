@@ -1,0 +1,122 @@
+"""Names of items, annotators and classes: any hashable, kept in a stated order.
+
+Names live in read-only one-dimensional arrays: int64 where every name is an `int`, object otherwise. The order
+is that of the values where they can be compared and that of their `repr` where they cannot, so it never depends
+on the order of rows in a file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+NameArray = NDArray[Any]
+INT32_MAX = np.iinfo(np.int32).max
+
+
+def plain(value: Any) -> Any:
+    """Turn a NumPy scalar into the Python value it stands for; leave anything else alone."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def is_missing(value: Any) -> bool:
+    """Tell whether a value stands for "no entry": None, NaN, NaT, or a data frame's NA."""
+    if value is None:
+        return True
+    if isinstance(value, float):
+        return value != value
+    return type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked
+
+
+def name_array(values: Iterable[Hashable]) -> NameArray:
+    """Return names as a read-only array: int64 where all are ints, object otherwise.
+
+    Examples
+    --------
+    >>> name_array(["cat", "dog"])
+    array(['cat', 'dog'], dtype=object)
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
+        names: NameArray = values.astype(np.int64)
+    elif isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
+        names = values.copy()
+    else:
+        listed = [plain(value) for value in values]
+        if listed and all(type(value) is int for value in listed) and _fits_int64(listed):
+            names = np.array(listed, dtype=np.int64)
+        else:
+            names = np.empty(len(listed), dtype=object)
+            names[:] = listed
+    names.flags.writeable = False
+    return names
+
+
+def _fits_int64(values: Sequence[int]) -> bool:
+    return min(values) >= -(2**63) and max(values) < 2**63
+
+
+def in_order(values: Iterable[Hashable]) -> list[Any]:
+    """Sort names by value, or by their `repr` where the values cannot be compared."""
+    listed = list(values)
+    try:
+        return sorted(listed)  # type: ignore[type-var]
+    except TypeError:
+        return sorted(listed, key=repr)
+
+
+def encode(values: Any) -> tuple[NameArray, NDArray[np.int64]]:
+    """Return the distinct names in order, and for each value the position of its name.
+
+    Examples
+    --------
+    >>> encode(["dog", "cat", "dog"])
+    (array(['cat', 'dog'], dtype=object), array([1, 0, 1]))
+    """
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
+        return _encode_ints(values)
+    listed = values.tolist() if isinstance(values, np.ndarray) else [plain(value) for value in values]
+    position: dict[Any, int] = {}
+    codes = np.fromiter(
+        (position.setdefault(value, len(position)) for value in listed), dtype=np.int64, count=len(listed)
+    )
+    ordered = in_order(position)
+    rank = np.empty(len(ordered), dtype=np.int64)
+    rank[[position[name] for name in ordered]] = np.arange(len(ordered))
+    return name_array(ordered), rank[codes] if len(listed) else codes
+
+
+def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
+    """Encode whole numbers; by counting where their range is small, which avoids the sort."""
+    if not len(values):
+        return name_array([]), np.empty(0, dtype=np.int64)
+    low, high = int(values.min()), int(values.max())
+    if high - low <= 4 * len(values) and high <= np.iinfo(np.int64).max:
+        shifted = values.astype(np.int64) - low
+        present = np.zeros(high - low + 1, dtype=bool)
+        present[shifted] = True
+        rank = np.cumsum(present) - 1
+        return name_array(np.flatnonzero(present) + low), rank[shifted]
+    names, codes = np.unique(values, return_inverse=True)
+    return name_array(names), codes.astype(np.int64).reshape(-1)
+
+
+def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]:
+    """Return where each value stands in `names`, and -1 for values that are not names.
+
+    The -1 is for the caller to resolve at once; it never enters `Annotations`.
+    """
+    listed = [plain(value) for value in values]
+    index = {name: place for place, name in enumerate(names.tolist())}
+    return np.fromiter((index.get(value, -1) for value in listed), dtype=np.int64, count=len(listed))
+
+
+def same_names(first: NameArray, second: NameArray) -> bool:
+    """Tell whether two name arrays hold equal names in the same order."""
+    if first is second:
+        return True
+    if len(first) != len(second):
+        return False
+    return bool(first.tolist() == second.tolist())
