@@ -1,1 +1,51 @@
-"""crowdprism: from labels given by many unreliable people to a classifier, corrected labels and honest accounts."""
+"""Labels from many unreliable people in; a classifier, corrected labels and an account of every annotator out.
+
+>>> import crowdprism as cp
+>>> annotations = cp.Annotations.from_triplets(["x", "x", "x"], ["ann", "bob", "cy"], ["cat", "dog", "dog"])
+>>> cp.make_aggregator("majority-vote").fit(annotations).result_.labels().tolist()
+['dog']
+
+Names are imported when first used, so that `import crowdprism` is quick and loads no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crowdprism.aggregators import make_aggregator as make_aggregator
+    from crowdprism.annotations import Annotations as Annotations
+    from crowdprism.classifiers import make_classifier as make_classifier
+    from crowdprism.fit_result import FitResult as FitResult
+    from crowdprism.method_checks import check_method as check_method
+    from crowdprism.progress import set_progress as set_progress
+    from crowdprism.readers import read_annotations as read_annotations
+    from crowdprism.saved import load as load
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Annotations": "annotations",
+    "FitResult": "fit_result",
+    "check_method": "method_checks",
+    "load": "saved",
+    "make_aggregator": "aggregators",
+    "make_classifier": "classifiers",
+    "read_annotations": "readers",
+    "set_progress": "progress",
+}
+
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'crowdprism' has no attribute {name!r}; it offers {', '.join(sorted(_HOME))}")
+    value = getattr(import_module(f"crowdprism.{_HOME[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

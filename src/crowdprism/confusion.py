@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
 
-FloatArray = NDArray[np.floating[Any]]
+FloatArray = NDArray[Any]
 
 
 def from_paper(confusions: FloatArray) -> FloatArray:
@@ -98,7 +98,8 @@ def true_confusions(annotations: Annotations) -> FloatArray:
 
 def annotator_accuracy(confusions: FloatArray, class_prior: FloatArray) -> FloatArray:
     """Probability that each annotator's label is right, for items drawn from the class prior: (n_annotators,)."""
-    return np.einsum("mkk,k->m", confusions, class_prior)
+    accuracy: FloatArray = np.einsum("mkk,k->m", confusions, class_prior)
+    return accuracy
 
 
 def class_alignment(confusions: FloatArray, reference: FloatArray | None = None) -> NDArray[np.int64]:

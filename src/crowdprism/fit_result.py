@@ -10,6 +10,7 @@ import os
 import platform
 import shutil
 import tempfile
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
@@ -101,7 +102,8 @@ class FitResult:
 
     def labels(self) -> NameArray:
         """The most probable class of each item, by name; ties go to the class that comes first."""
-        return self.classes[np.argmax(self.class_probabilities, axis=1)]
+        names: NameArray = self.classes[np.argmax(self.class_probabilities, axis=1)]
+        return names
 
     @property
     def annotator_accuracy(self) -> NDArray[Any] | None:
@@ -209,7 +211,7 @@ class FitResult:
                 **names,
                 **arrays,
             )
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise ResultFormatError(
                 f"{source} is damaged: {type(error).__name__}: {error}. Fit and save it again."
             ) from error

@@ -63,7 +63,7 @@ class _Display:
             rich_progress.TimeElapsedColumn(),
             rich_progress.TimeRemainingColumn(),
             rich_progress.TextColumn("{task.fields[note]}"),
-            console=Console(stderr=True),
+            console=Console(stderr=True, force_terminal=_enabled),
             transient=True,
         )
         self._progress.start()

@@ -1,0 +1,58 @@
+# Every target sets up what it needs in .venv, from python3 (3.11+) alone.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# One thread per test process: two processes already fill two cores.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: help demo test lint types bench docs experiments clean
+
+help:  ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
+
+demo: .venv/.base  ## a simulated crowd labels digits; see what is recovered
+	@$(BIN)/crowdprism demo
+
+test: .venv/.test lint types  ## lint, types and tests
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2
+
+lint: .venv/.test  ## ruff, rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/.test  ## mypy, strict
+	$(BIN)/mypy
+
+bench: .venv/.bench  ## side-by-side measurements with peers; results in benchmarks/results
+	$(BIN)/python benchmarks/run_all.py
+
+docs: .venv/.docs  ## the documentation site, in site/
+	$(BIN)/mkdocs build --strict
+
+experiments: .venv/.test  ## the long studies behind docs/results
+	$(BIN)/python benchmarks/run_all.py --studies
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit("crowdprism needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+
+.venv/.base: .venv/bin/python pyproject.toml constraints.txt
+	@echo "Setting up .venv (once, a minute or two) ..."
+	$(PIP) -e .
+	@touch $@
+
+.venv/.test: .venv/.base
+	$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/.bench: .venv/.test
+	$(PYTHON) -m venv .venv/peers
+	.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	@touch $@
+
+.venv/.docs: .venv/.base
+	$(PIP) -e '.[docs]'
+	@touch $@
+
+clean:  ## remove .venv and caches
+	rm -rf .venv site .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,181 @@
+"""The plan of the house, as a test: who may import whom, where torch may live, how quick the door opens."""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "crowdprism"
+
+# Imports go downwards. Within levels 0 and 1 modules may use each other; rooms of one upper level may not.
+LEVELS = [
+    {"errors", "seeding", "progress"},
+    {
+        "names",
+        "name_storage",
+        "annotations",
+        "annotation_building",
+        "annotation_checks",
+        "annotation_frames",
+        "annotation_summary",
+        "readers",
+        "writers",
+        "confusion",
+        "credible_intervals",
+        "fit_result",
+    },
+    {"networks", "aggregators", "diagnostics", "simulate"},
+    {"training"},
+    {"classifiers"},
+    {"datasets", "method_checks", "saved"},
+    {"experiments", "report"},
+    {"cli"},
+]
+LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
+SIDEWAYS_ALLOWED = {0, 1}
+MAY_IMPORT_TORCH = {"networks", "training", "classifiers", "simulate", "seeding", "experiments", "method_checks"}
+FILES = sorted(SOURCE.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def room_of(module: str) -> str | None:
+    """The room under crowdprism, or None for the package's own front door and the runner."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] != "__main__" else None
+
+
+def only_for_types(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+
+
+def imported_modules(path: Path, *, at_top: bool = False) -> set[str]:
+    """Modules a file imports when it runs; with `at_top`, only those imported as the file is loaded."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if only_for_types(node) or (at_top and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))):
+            return
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: relative import"
+            modules = {module_name(file) for file in FILES}
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in modules else str(node.module))
+        for child in ast.iter_child_nodes(node):
+            visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_imports_only_go_downwards(path: Path) -> None:
+    room = room_of(module_name(path))
+    if room is None:
+        return
+    assert room in LEVEL_OF, f"{room} has no level: add it to LEVELS and to ARCHITECTURE.md"
+    for module in imported_modules(path):
+        if not module.startswith("crowdprism") or room_of(module) in (None, room):
+            continue
+        below, above = LEVEL_OF[room_of(module)], LEVEL_OF[room]
+        assert below < above or (below == above and above in SIDEWAYS_ALLOWED), f"{room} imports {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_torch_stays_behind_its_wall(path: Path) -> None:
+    room = room_of(module_name(path))
+    if room not in MAY_IMPORT_TORCH:
+        assert not [module for module in imported_modules(path) if module.split(".")[0] == "torch"]
+
+
+def test_there_are_no_import_cycles() -> None:
+    graph = {
+        module_name(path): {module for module in imported_modules(path) if module.startswith("crowdprism.")}
+        for path in FILES
+    }
+    state: dict[str, str] = {}
+
+    def walk(module: str, trail: tuple[str, ...]) -> None:
+        assert state.get(module) != "open", f"cycle: {' -> '.join((*trail, module))}"
+        if module in state:
+            return
+        state[module] = "open"
+        for target in graph.get(module, ()):
+            if target != module:
+                walk(target, (*trail, module))
+        state[module] = "done"
+
+    for module in graph:
+        walk(module, ())
+
+
+def test_architecture_page_names_every_room() -> None:
+    page = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rooms = {room_of(module_name(path)) for path in FILES} - {None}
+    missing = [room for room in sorted(rooms, key=str) if not re.search(rf"\b{room}\b", page)]
+    assert not missing, f"ARCHITECTURE.md does not mention {missing}"
+
+
+def run_python(code: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(SOURCE.parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment, timeout=120
+    )
+    return done.stdout.strip()
+
+
+HEAVY = ("torch", "sklearn", "pandas", "matplotlib", "numba")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        "import crowdprism",
+        "import crowdprism; crowdprism.Annotations, crowdprism.read_annotations",
+        "import crowdprism; crowdprism.make_aggregator('dawid-skene').fit([[0, 1, 1], [1, 1, 0]]).result_",
+        "import crowdprism.diagnostics",
+        "import crowdprism.simulate",
+        "import crowdprism.cli",
+    ],
+)
+def test_light_work_loads_nothing_heavy(work: str) -> None:
+    loaded = run_python(f"import sys; {work}; print([name for name in {HEAVY!r} if name in sys.modules])")
+    assert loaded == "[]"
+
+
+def test_import_is_quick_on_a_warm_cache() -> None:
+    measure = "import time; t = time.perf_counter(); import crowdprism; print(time.perf_counter() - t)"
+    run_python(measure)  # warms the file cache
+    assert min(float(run_python(measure)) for _ in range(3)) < 0.5
+
+
+def test_public_names_exist_and_are_documented() -> None:
+    import crowdprism
+
+    for name in crowdprism.__all__:
+        value = getattr(crowdprism, name)
+        assert name == "__version__" or value.__doc__, f"{name} has no docstring"
+    with pytest.raises(AttributeError, match="read_annotations"):
+        crowdprism.read_annotation  # noqa: B018
+
+
+@pytest.mark.parametrize("path", FILES, ids=module_name)
+def test_no_pickle_no_eval_no_global_seed(path: Path) -> None:
+    forbidden = r"pickle\.loads?\(|torch\.load\(|allow_pickle=True|\beval\(|\bexec\(|random\.seed\(|manual_seed\("
+    lines = path.read_text(encoding="utf-8").splitlines()
+    found = [line for line in lines if re.search(forbidden, line) and "generator.manual_seed" not in line]
+    found = [line for line in found if "model.eval()" not in line and ".eval()" not in line]
+    assert not found
