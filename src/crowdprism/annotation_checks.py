@@ -15,6 +15,8 @@ import numpy as np
 from crowdprism.errors import InvalidAnnotationsError, some
 from crowdprism.names import INT32_MAX, NameArray, is_missing, plain
 
+MISSING_KINDS = ("NAType", "NaTType", "MaskedConstant")
+
 
 @dataclass(frozen=True)
 class Breach:
@@ -57,12 +59,7 @@ def check_any(n_annotations: int) -> Breach | None:
 
 def check_present(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """No value is missing (None, NaN, NA)."""
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iubUS":
-        return None
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        rows = np.flatnonzero(np.isnan(values))
-    else:
-        rows = np.flatnonzero([is_missing(value) for value in values])
+    rows = missing_rows(values)
     if not len(rows):
         return None
     return Breach(
@@ -71,9 +68,37 @@ def check_present(values: Sequence[Any] | NameArray, role: str) -> Breach | None
     )
 
 
+def missing_rows(values: Any) -> np.ndarray:
+    """Positions of the values that stand for "no entry"."""
+    if hasattr(values, "null_count"):  # a polars column of text
+        return np.flatnonzero(values.is_null().to_numpy()) if values.null_count() else np.empty(0, dtype=np.int64)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iubUS":
+        return np.empty(0, dtype=np.int64)
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        return np.flatnonzero(np.isnan(values))
+    if not any(may_be_missing(kind) for kind in kinds_of(values)):
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero([is_missing(value) for value in values])
+
+
+def kinds_of(values: Any) -> set[type]:
+    """The types that occur; one pass at the speed of C, so that rules need not look at each value in Python."""
+    return set(map(type, values))
+
+
+def may_be_missing(kind: type) -> bool:
+    """Tell whether a value of this type can stand for "no entry"."""
+    return kind is type(None) or issubclass(kind, (float, np.floating)) or kind.__name__ in MISSING_KINDS
+
+
+def is_typed_column(values: Any) -> bool:
+    """Tell whether this is an array of one known type, whose values need no look one by one."""
+    return hasattr(values, "null_count") or (isinstance(values, np.ndarray) and values.dtype != object)
+
+
 def check_one_type(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """All names are of one type, so that 1 and "1" cannot stand for two different things."""
-    if isinstance(values, np.ndarray) and values.dtype != object:
+    if is_typed_column(values) or len(kinds_of(values)) <= 1:
         return None
     kinds = [type(plain(value)) for value in values]
     distinct = set(kinds)
@@ -92,15 +117,27 @@ def check_one_type(values: Sequence[Any] | NameArray, role: str) -> Breach | Non
 
 def check_hashable(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """Every name can be a dictionary key."""
-    if isinstance(values, np.ndarray) and values.dtype != object:
+    if is_typed_column(values) or all(kind is not tuple and _has_hash(kind) for kind in kinds_of(values)):
         return None
-    rows = [row for row, value in enumerate(values) if getattr(type(value), "__hash__", None) is None]
+    rows = [row for row, value in enumerate(values) if not _can_be_hashed(value)]
     if not rows:
         return None
     return Breach(
         f"{len(rows)} of {len(values)} {role}s are not hashable; the first is {values[rows[0]]!r} in row {rows[0]}.",
         "Use text, numbers or tuples; several labels per annotation are not supported, choose one.",
     )
+
+
+def _has_hash(kind: type) -> bool:
+    return getattr(kind, "__hash__", None) is not None
+
+
+def _can_be_hashed(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:  # also a tuple that holds a list
+        return False
+    return True
 
 
 def check_known(codes: np.ndarray, values: Sequence[Any] | NameArray, known: NameArray, role: str) -> Breach | None:
@@ -127,7 +164,7 @@ def check_two_classes(classes: NameArray) -> Breach | None:
 
 def check_distinct(names: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """No name is listed twice."""
-    listed = list(names)
+    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     if len(set(listed)) == len(listed):
         return None
     seen: set[Any] = set()

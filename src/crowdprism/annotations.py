@@ -35,7 +35,8 @@ class Annotations:
     Attributes
     ----------
     item_start
-        (n_items + 1,) the annotations of item i stand at `item_start[i]:item_start[i + 1]`.
+        (n_items + 1,) the annotations of item i stand at `item_start[i]:item_start[i + 1]`; int32 where that is
+        enough, else int64.
     annotator, label
         (n_annotations,) codes: positions in `annotators` and `classes`.
     items, annotators, classes
@@ -58,7 +59,7 @@ class Annotations:
     (['x', 'x', 'y'], ['cat', 'dog', 'cat'])
     """
 
-    item_start: NDArray[np.int64]
+    item_start: NDArray[Any]
     annotator: NDArray[np.int32]
     label: NDArray[Any]
     items: NameArray
@@ -69,6 +70,11 @@ class Annotations:
     timestamp: NDArray[np.float64] | None = None
     gold: np.ma.MaskedArray[Any, Any] | None = None
     frame_kind: str = field(default="polars", compare=False)
+
+    def __post_init__(self) -> None:
+        for array in (self.item_start, self.annotator, self.label, self.weight, self.duration, self.timestamp):
+            if array is not None:
+                array.flags.writeable = False
 
     # -- construction ---------------------------------------------------------------------------------------
 
@@ -143,24 +149,19 @@ class Annotations:
         >>> Annotations.from_dense([[0, -1], [1, 1]])
         Annotations(3 annotations of 2 items by 2 annotators, 2 classes: 0, 1)
         """
-        from crowdprism.annotation_building import triplets_of_dense
+        from crowdprism.annotation_building import build_from_codes, triplets_of_dense
 
         items, annotators, labels, shape = triplets_of_dense(table, missing)
-        item_names = name_array(range(shape[0]) if item_names is None else item_names)
-        annotator_names = name_array(range(shape[1]) if annotator_names is None else annotator_names)
+        rows = name_array(range(shape[0]) if item_names is None else item_names)
+        columns = name_array(range(shape[1]) if annotator_names is None else annotator_names)
         checks.require(
             [
-                checks.check_lengths({"rows of the table": range(shape[0]), "item_names": item_names}),
-                checks.check_lengths({"columns of the table": range(shape[1]), "annotator_names": annotator_names}),
+                checks.check_lengths({"rows of the table": range(shape[0]), "item_names": rows}),
+                checks.check_lengths({"columns of the table": range(shape[1]), "annotator_names": columns}),
             ]
         )
-        return cls.from_triplets(
-            item_names[items],
-            annotator_names[annotators],
-            labels,
-            classes=classes,
-            item_names=cast("Sequence[Hashable]", item_names),
-            annotator_names=cast("Sequence[Hashable]", annotator_names),
+        return build_from_codes(
+            cls, labels, classes=classes, names=(rows, columns), codes=(items, annotators), repeats="keep"
         )
 
     @classmethod
@@ -294,7 +295,14 @@ class Annotations:
     @property
     def nbytes(self) -> int:
         """Bytes of the stored arrays, names left out."""
-        stored = [self.item_start, self.annotator, self.label, self.weight, self.duration, self.timestamp]
+        stored: list[NDArray[Any] | None] = [
+            self.item_start,
+            self.annotator,
+            self.label,
+            self.weight,
+            self.duration,
+            self.timestamp,
+        ]
         return sum(array.nbytes for array in stored if array is not None)
 
     # -- selection ------------------------------------------------------------------------------------------
@@ -367,8 +375,9 @@ class Annotations:
                 f"select takes a mask of {self.n_annotations} truth values, one per annotation, not "
                 f"{keep.dtype} of shape {keep.shape}."
             )
-        start = np.zeros(self.n_items + 1, dtype=self.item_start.dtype)
-        np.cumsum(np.bincount(self.item[keep], minlength=self.n_items), out=start[1:])
+        before = np.zeros(self.n_annotations + 1, dtype=self.item_start.dtype)
+        np.cumsum(keep, out=before[1:])
+        start = before[self.item_start]
         return self._take(np.flatnonzero(keep), start, self.items, self.gold)
 
     def drop_annotators(self, names: Iterable[Hashable]) -> Annotations:
@@ -406,7 +415,7 @@ class Annotations:
         >>> a.align_items(["y", "x"]).items.tolist()
         ['y', 'x']
         """
-        from crowdprism.annotation_building import aligned_to
+        from crowdprism.annotation_merging import aligned_to
 
         return aligned_to(self, name_array(ids))
 
@@ -421,7 +430,7 @@ class Annotations:
         >>> a[:1].concat(a[1:]) == a
         True
         """
-        from crowdprism.annotation_building import concatenated
+        from crowdprism.annotation_merging import concatenated
 
         return concatenated([self, *others])
 
@@ -453,12 +462,18 @@ class Annotations:
         array([[ 0, -1],
                [ 1,  1]], dtype=int16)
         """
+        if 0 <= missing < self.n_classes:
+            raise InvalidParameterError(
+                f"missing={missing} is also the code of class {self.classes[missing]!r}. Choose a number below 0."
+            )
         table = np.full((self.n_items, self.n_annotators), missing, dtype=self.label.dtype)
         table[self.item, self.annotator] = self.label
         return table
 
     def to_csr(self) -> Any:
         """Return a scipy CSR array, items x annotators, holding class codes; class 0 is an explicit zero.
+
+        Of repeated annotations the last stands, as in `to_dense` (stored twice, their codes would be added up).
 
         Examples
         --------
@@ -467,7 +482,11 @@ class Annotations:
         """
         from scipy.sparse import csr_array
 
-        return csr_array((self.label, self.annotator, self.item_start), shape=(self.n_items, self.n_annotators))
+        last = np.ones(self.n_annotations, dtype=bool)
+        last[:-1] = (np.diff(self.item) != 0) | (np.diff(self.annotator) != 0)
+        a = self if last.all() else self.select(last)
+        parts = (a.label.copy(), a.annotator.copy(), a.item_start.copy())  # scipy may sort in place
+        return csr_array(parts, shape=(self.n_items, self.n_annotators))
 
     def to_frame(self, kind: str | None = None) -> Any:
         """Return a long data frame with the user's own names, of the kind the annotations came from.
@@ -552,6 +571,7 @@ def as_annotations(y: Any) -> Annotations:
     if len(shape) != 2:
         raise InvalidAnnotationsError(
             f"Annotations must be an Annotations object or a 2-D array (items x annotators, -1 for none), "
-            f"not {type(y).__name__} of shape {shape}. Build one with Annotations.from_triplets(items, annotators, labels)."
+            f"not {type(y).__name__} of shape {shape}. "
+            "Build one with Annotations.from_triplets(items, annotators, labels)."
         )
     return Annotations.from_dense(y)

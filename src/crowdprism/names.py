@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 NameArray = NDArray[Any]
 INT32_MAX = np.iinfo(np.int32).max
+INT64_MAX = np.iinfo(np.int64).max
 
 
 def plain(value: Any) -> Any:
@@ -39,7 +40,7 @@ def name_array(values: Iterable[Hashable]) -> NameArray:
     >>> name_array(["cat", "dog"])
     array(['cat', 'dog'], dtype=object)
     """
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1:
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1 and _fits_int64(values):
         names: NameArray = values.astype(np.int64)
     elif isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
         names = values.copy()
@@ -54,15 +55,17 @@ def name_array(values: Iterable[Hashable]) -> NameArray:
     return names
 
 
-def _fits_int64(values: Sequence[int]) -> bool:
-    return min(values) >= -(2**63) and max(values) < 2**63
+def _fits_int64(values: Sequence[int] | NDArray[Any]) -> bool:
+    if isinstance(values, np.ndarray):
+        return values.dtype != np.uint64 or not len(values) or int(values.max()) <= INT64_MAX
+    return min(values) >= -INT64_MAX - 1 and max(values) <= INT64_MAX
 
 
 def in_order(values: Iterable[Hashable]) -> list[Any]:
     """Sort names by value, or by their `repr` where the values cannot be compared."""
     listed = list(values)
     try:
-        return sorted(listed)  # type: ignore[type-var]
+        return sorted(listed)
     except TypeError:
         return sorted(listed, key=repr)
 
@@ -75,9 +78,18 @@ def encode(values: Any) -> tuple[NameArray, NDArray[np.int64]]:
     >>> encode(["dog", "cat", "dog"])
     (array(['cat', 'dog'], dtype=object), array([1, 0, 1]))
     """
+    if type(values).__module__.startswith("polars"):
+        from crowdprism.text_encoding import encode_text
+
+        return encode_text(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return _encode_ints(values)
-    listed = values.tolist() if isinstance(values, np.ndarray) else [plain(value) for value in values]
+    listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    kinds = set(map(type, listed))
+    if kinds == {int} and _fits_int64(listed):
+        return _encode_ints(np.array(listed, dtype=np.int64))
+    if any(issubclass(kind, np.generic) for kind in kinds):
+        listed = [plain(value) for value in listed]
     position: dict[Any, int] = {}
     codes = np.fromiter(
         (position.setdefault(value, len(position)) for value in listed), dtype=np.int64, count=len(listed)
@@ -93,7 +105,7 @@ def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
     if not len(values):
         return name_array([]), np.empty(0, dtype=np.int64)
     low, high = int(values.min()), int(values.max())
-    if high - low <= 4 * len(values) and high <= np.iinfo(np.int64).max:
+    if high - low <= 4 * len(values) and high <= INT64_MAX:
         shifted = values.astype(np.int64) - low
         present = np.zeros(high - low + 1, dtype=bool)
         present[shifted] = True
@@ -108,7 +120,10 @@ def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]
 
     The -1 is for the caller to resolve at once; it never enters `Annotations`.
     """
-    listed = [plain(value) for value in values]
+    if isinstance(values, np.ndarray):
+        listed = values.tolist()
+    else:
+        listed = [plain(value) for value in values]
     index = {name: place for place, name in enumerate(names.tolist())}
     return np.fromiter((index.get(value, -1) for value in listed), dtype=np.int64, count=len(listed))
 
