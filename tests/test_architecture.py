@@ -16,7 +16,7 @@ SOURCE = ROOT / "src" / "crowdprism"
 
 # Imports go downwards. Within levels 0 and 1 modules may use each other; rooms of one upper level may not.
 LEVELS = [
-    {"errors", "seeding", "progress"},
+    {"errors", "seeding", "progress", "atomic"},
     {
         "names",
         "name_storage",
@@ -27,6 +27,7 @@ LEVELS = [
         "annotation_summary",
         "readers",
         "writers",
+        "co_labels",
         "confusion",
         "credible_intervals",
         "fit_result",

@@ -8,8 +8,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import shutil
-import tempfile
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.atomic import replacing_folder
 from crowdprism.confusion import annotator_accuracy
 from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.name_storage import names_from_json, names_to_json
@@ -166,16 +165,12 @@ class FitResult:
         target = Path(folder)
         if target.exists() and not (target / "result.json").exists() and any(target.iterdir()):
             raise InvalidParameterError(f"{target} exists and is not a saved result; choose another folder.")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            self._write(fresh)
-            replace_folder(fresh, target)
-        finally:
-            shutil.rmtree(fresh, ignore_errors=True)
+        with replacing_folder(target) as fresh:
+            self.write_into(fresh)
         return target
 
-    def _write(self, folder: Path) -> None:
+    def write_into(self, folder: Path) -> None:
+        """Write the result's files into an existing folder, not atomically; `save` is the safe way."""
         present = {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
         np.savez(folder / "arrays.npz", **present)
         record = {
@@ -233,22 +228,6 @@ def read_record(folder: Path) -> dict[str, Any]:
             f"schema {schema}, this one reads up to {SCHEMA_VERSION}). Upgrade crowdprism to read it."
         )
     return record
-
-
-def replace_folder(fresh: Path, target: Path) -> None:
-    """Put `fresh` in the place of `target`; the old folder is only removed once the new one stands."""
-    os.chmod(fresh, 0o755)  # mkdtemp makes it private
-    if not target.exists():
-        os.replace(fresh, target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.old.", dir=target.parent))
-    os.replace(target, old)
-    try:
-        os.replace(fresh, target)
-    except OSError:
-        os.replace(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def json_ready(value: Any) -> Any:

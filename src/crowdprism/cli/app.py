@@ -1,0 +1,53 @@
+"""The commands of `crowdprism`, each a short function in a file of its own."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from crowdprism import __version__
+from crowdprism.cli.aggregate import aggregate
+from crowdprism.cli.convert import convert
+from crowdprism.cli.demo import demo
+from crowdprism.cli.info import info
+
+app = typer.Typer(
+    name="crowdprism",
+    help="Labels from many unreliable people in; corrected labels and an honest account of every annotator out.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode="markdown",
+)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"crowdprism {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on the way.")] = False,
+) -> None:
+    """Options that come before the command."""
+    from crowdprism.cli.screen import set_quiet
+    from crowdprism.progress import set_progress
+
+    set_quiet(quiet)
+    if quiet:
+        set_progress(False)
+    if verbose:
+        import logging
+
+        logging.basicConfig(level=logging.INFO, format="%(message)s")
+
+
+for command in (demo, aggregate, info, convert):
+    app.command()(command)

@@ -1,0 +1,65 @@
+"""Options by which every command reads annotations, and the reading itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from crowdprism.annotations import Annotations
+
+Files = Annotated[
+    list[Path], typer.Argument(help="Annotation files of any known export; several are merged. - reads standard input.")
+]
+Format = Annotated[str, typer.Option("--format", "-f", help="Name of the export; found from the content by default.")]
+ItemColumn = Annotated[str | None, typer.Option("--item", help="Column that names the item.")]
+AnnotatorColumn = Annotated[str | None, typer.Option("--annotator", help="Column that names the annotator.")]
+LabelColumn = Annotated[str | None, typer.Option("--label", help="Column that holds the label.")]
+GoldColumn = Annotated[str | None, typer.Option("--gold", help="Column that holds the true class, where known.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+
+
+def read(
+    files: list[Path],
+    format: str = "auto",
+    *,
+    item: str | None = None,
+    annotator: str | None = None,
+    label: str | None = None,
+    gold: str | None = None,
+) -> Annotations:
+    """Read annotations and tell on standard error what was found."""
+    from crowdprism.cli.screen import remark
+    from crowdprism.readers import read_annotations_with_report
+
+    given = {"item": item, "annotator": annotator, "label": label, "gold": gold}
+    columns: dict[str, Any] = {role: column for role, column in given.items() if column is not None}
+    with from_standard_input(files) as paths:
+        annotations, report = read_annotations_with_report(paths, format=format, **columns)
+    remark(str(report))
+    return annotations
+
+
+class from_standard_input:  # noqa: N801 - used as a verb in a with statement
+    """Replace `-` by a temporary file that holds standard input."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self._files = files
+        self._folder: Any = None
+
+    def __enter__(self) -> list[Path]:
+        import sys
+        import tempfile
+
+        if Path("-") not in self._files:
+            return self._files
+        self._folder = tempfile.TemporaryDirectory()
+        copy = Path(self._folder.name) / "standard-input"
+        copy.write_bytes(sys.stdin.buffer.read())
+        return [copy if path == Path("-") else path for path in self._files]
+
+    def __exit__(self, *error: object) -> None:
+        if self._folder is not None:
+            self._folder.cleanup()

@@ -1,0 +1,94 @@
+"""The folder a command leaves behind: the result, and tables people open."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdprism.atomic import replacing_folder
+from crowdprism.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from crowdprism.annotations import Annotations
+    from crowdprism.fit_result import FitResult
+
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+def write_run(folder: Path, result: FitResult, annotations: Annotations) -> None:
+    """Write result, labels.csv and annotators.csv; an earlier run there is replaced in one step."""
+    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "result.json").exists())):
+        raise InvalidParameterError(f"{folder} exists and is not a run of crowdprism; choose another folder.")
+    with replacing_folder(folder) as fresh:
+        result.write_into(fresh)
+        with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
+            write_labels(file, result, annotations)
+        with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
+            write_annotators(file, result)
+
+
+def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:
+    """One row per item: label, its probability, how many labels the item has, what share of them agree."""
+    best = np.argmax(result.class_probabilities, axis=1)
+    counts = annotations.labels_per_item
+    agreeing = np.bincount(annotations.item, weights=annotations.label == best[annotations.item], minlength=len(best))
+    share = np.divide(agreeing, counts, out=np.full(len(best), np.nan), where=counts > 0)
+    write_table(
+        file,
+        ("item", "label", "probability", "annotations", "agreement"),
+        zip(
+            result.items.tolist(),
+            result.classes[best].tolist(),
+            rounded(result.class_probabilities.max(axis=1)),
+            counts.tolist(),
+            rounded(share),
+            strict=True,
+        ),
+    )
+
+
+def write_annotators(file: IO[str], result: FitResult) -> None:
+    """One row per annotator: how many labels, accuracy with its credible interval, or skill."""
+    columns: dict[str, Sequence[Any]] = {"annotator": result.annotators.tolist()}
+    if result.labels_per_annotator is not None:
+        columns["annotations"] = result.labels_per_annotator.tolist()
+    if result.annotator_accuracy is not None:
+        columns["accuracy"] = rounded(result.annotator_accuracy)
+    if result.confusion_posterior is not None:
+        low, high = result.annotator_accuracy_interval()
+        columns |= {"accuracy_low": rounded(low), "accuracy_high": rounded(high)}
+    if result.skills is not None:
+        columns["skill"] = rounded(result.skills)
+    write_table(file, tuple(columns), zip(*columns.values(), strict=True))
+
+
+def rounded(values: Any) -> list[Any]:
+    """Six digits are more than the numbers mean; unknown values are empty cells."""
+    return ["" if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
+
+
+def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write CSV in which no cell can run as a formula in a spreadsheet."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([harmless(cell) for cell in row] for row in rows)
+
+
+def harmless(cell: Any) -> Any:
+    """Put a quote before text that a spreadsheet would run as a formula; numbers stay numbers.
+
+    Examples
+    --------
+    >>> harmless("=cmd|' /C calc'!A0"), harmless("-3"), harmless("cat")
+    ("'=cmd|' /C calc'!A0", '-3', 'cat')
+    """
+    if isinstance(cell, str) and cell.startswith(FORMULA_STARTS):
+        try:
+            float(cell)
+        except ValueError:
+            return f"'{cell}"
+    return cell

@@ -1,0 +1,67 @@
+"""What the commands show: results on standard output, everything else on standard error."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_quiet = False
+
+
+def set_quiet(quiet: bool) -> None:
+    """Leave out remarks on standard error; errors and results still show."""
+    global _quiet
+    _quiet = quiet
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A rich console that honours NO_COLOR and plain pipes."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False, soft_wrap=True)
+
+
+def remark(text: str) -> None:
+    """Tell the person at the terminal something that is not the result."""
+    if not _quiet:
+        console(stderr=True).print(text, markup=False)
+
+
+def say_error(text: str) -> None:
+    """Tell what went wrong; names from data are shown as they are, never as markup."""
+    from rich.text import Text
+
+    console(stderr=True).print(Text("error: ", style="bold red") + Text(text))
+
+
+def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a compact table on standard output; numbers to the right, names as plain text."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    listed = [list(row) for row in rows]
+    table = Table(title=Text(title, style="bold") if title else None, box=box.SIMPLE_HEAD, title_justify="left")
+    for place, column in enumerate(columns):
+        numeric = bool(listed) and all(isinstance(row[place], (int, float)) or row[place] is None for row in listed)
+        table.add_column(column, justify="right" if numeric else "left")
+    for row in listed:
+        table.add_row(*(Text(shown(cell)) for cell in row))
+    console().print(table)
+
+
+def shown(cell: Any) -> str:
+    """A cell as text: fractions with three digits, absent values as a dash."""
+    if cell is None:
+        return "-"
+    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+
+
+def show_json(record: Any) -> None:
+    """Print one JSON document on standard output."""
+    sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=str) + "\n")
