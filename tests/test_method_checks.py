@@ -1,0 +1,75 @@
+"""Every method keeps the contract, and the checks notice those that do not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdprism.aggregators import AGGREGATORS, MajorityVote, make_aggregator
+from crowdprism.annotations import Annotations
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.fit_result import FitResult
+from crowdprism.method_checks import CHECKS, MethodCheckError, check_method
+
+# On ordinary data no method may refuse; on these it may, if it names a method that works.
+MAY_REFUSE = {
+    "items_without_annotations_get_probabilities",
+    "one_annotator_is_enough_or_refused",
+    "a_class_that_nobody_chose_is_allowed",
+    "two_classes_and_thirty_classes_work",
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", sorted(AGGREGATORS))
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
+def test_every_aggregator_keeps_the_contract(name: str, check: Any) -> None:
+    try:
+        check(make_aggregator(name))
+    except UnsuitableDataError as refusal:
+        if check.__name__ not in MAY_REFUSE or not any(other in str(refusal) for other in AGGREGATORS):
+            raise
+        pytest.skip(f"refused with a reason: {refusal}")
+
+
+class Broken(MajorityVote):
+    """A majority vote with one fault, chosen by name."""
+
+    def __init__(self, fault: str = "none") -> None:
+        super().__init__()
+        self.fault = fault
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        return {"fault": self.fault}
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        result = super()._aggregate(annotations)
+        probabilities = result.class_probabilities.copy()
+        if self.fault == "nan":
+            probabilities[0] = np.nan
+        elif self.fault == "global seed":
+            probabilities = np.random.dirichlet(np.ones(annotations.n_classes), annotations.n_items)  # noqa: NPY002
+        elif self.fault == "row order":
+            probabilities = np.roll(probabilities, 1, axis=0)
+        elif self.fault == "ignores weight":
+            from dataclasses import replace
+
+            return super()._aggregate(replace(annotations, weight=None))
+        return self._build_result(annotations, probabilities)
+
+
+@pytest.mark.parametrize(
+    ("fault", "noticed"),
+    [
+        ("nan", "not finite"),
+        ("global seed", "global generator"),
+        ("row order", "better than chance"),
+        ("ignores weight", "weight 2"),
+    ],
+)
+def test_a_broken_method_is_found_out(fault: str, noticed: str) -> None:
+    check_method(Broken())
+    with pytest.raises(MethodCheckError, match=noticed):
+        check_method(Broken(fault))
