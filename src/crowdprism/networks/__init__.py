@@ -1,0 +1,55 @@
+"""Torch modules and pure functions: backbones, annotators' confusions, losses, volume terms, crowd heads."""
+
+from __future__ import annotations
+
+from crowdprism.networks.annotator_layer import (
+    AnnotatorLayer,
+    FreeConfusions,
+    PooledConfusions,
+    SkillConfusions,
+    diagonal_confusions,
+    make_annotator_layer,
+    suitable_form,
+)
+from crowdprism.networks.backbones import MLP, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
+from crowdprism.networks.batch import Batch
+from crowdprism.networks.build import NETWORKS, build_network
+from crowdprism.networks.crowd_head import CrowdHead
+from crowdprism.networks.dropout import Dropout
+from crowdprism.networks.epoch_view import EpochView
+from crowdprism.networks.geometric_head import GeometricHead
+from crowdprism.networks.losses import coupled_cross_entropy, joint_cross_entropy, log_columns
+from crowdprism.networks.row_table import RowTable
+from crowdprism.networks.volume import confusion_gram, confusion_trace, log_volume, prediction_gram
+
+__all__ = [
+    "AnnotatorLayer",
+    "Batch",
+    "CrowdHead",
+    "Dropout",
+    "EpochView",
+    "FreeConfusions",
+    "GeometricHead",
+    "LabelMeHead",
+    "LeNet5",
+    "Linear",
+    "MLP",
+    "MusicHead",
+    "NETWORKS",
+    "PooledConfusions",
+    "ResNet18",
+    "ResNet9",
+    "RowTable",
+    "SkillConfusions",
+    "build_network",
+    "confusion_gram",
+    "confusion_trace",
+    "coupled_cross_entropy",
+    "diagonal_confusions",
+    "joint_cross_entropy",
+    "log_columns",
+    "log_volume",
+    "make_annotator_layer",
+    "prediction_gram",
+    "suitable_form",
+]

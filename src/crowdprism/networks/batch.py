@@ -1,0 +1,44 @@
+"""What one training step sees: features of some items and the flat list of their annotations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Items of one step with their annotations, as flat tensors.
+
+    Attributes
+    ----------
+    features
+        (batch, ...) what the network sees.
+    index
+        (batch,) position of each row among the training items.
+    item, annotator, label
+        (annotation,) row of the batch, annotator code, label code.
+    weight
+        (annotation,) or None where all count 1.
+    count
+        Sum of the weights: the denominator of the mean loss. Not zero even for a batch without annotations.
+    touched, place
+        The distinct annotators of the batch in order, and for each annotation the position of its annotator there.
+    group, group_row, group_weight
+        Annotations that are evidence about the same item share a `group`; `group_row` is the batch row of each
+        group. None where groups are the rows themselves; mixup makes two groups per row, with weights.
+    """
+
+    features: Tensor
+    index: Tensor
+    item: Tensor
+    annotator: Tensor
+    label: Tensor
+    weight: Tensor | None
+    count: float
+    touched: Tensor
+    place: Tensor
+    group: Tensor | None = None
+    group_row: Tensor | None = None
+    group_weight: Tensor | None = None

@@ -1,0 +1,165 @@
+"""From a network's name, factory or module to a module with seeded weights, global random state left as it was."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import init
+
+from crowdprism.errors import InvalidParameterError
+from crowdprism.networks.backbones import (
+    LENET_SIDE,
+    MLP,
+    RESNET9_SIDE,
+    LabelMeHead,
+    LeNet5,
+    Linear,
+    MusicHead,
+    ResNet9,
+    ResNet18,
+)
+
+FEATURE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
+    "linear": Linear,
+    "mlp": MLP,
+    "labelme": LabelMeHead,
+    "music": MusicHead,
+}
+IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {"lenet5": LeNet5, "resnet9": ResNet9, "resnet18": ResNet18}
+NETWORKS = (*FEATURE_NETWORKS, *IMAGE_NETWORKS)
+IMAGE_SIDES = {"lenet5": LENET_SIDE, "resnet9": RESNET9_SIDE}
+
+
+@contextmanager
+def global_stream(generator: torch.Generator) -> Iterator[None]:
+    """Let code that draws from torch's global CPU stream draw from `generator`, and put the global stream back.
+
+    For modules that we did not write. The generator moves on by what was drawn.
+    """
+    outside = torch.get_rng_state()
+    torch.set_rng_state(generator.get_state())
+    try:
+        yield
+    finally:
+        generator.set_state(torch.get_rng_state())
+        torch.set_rng_state(outside)
+
+
+def resolve_network(network: Any, input_shape: Sequence[int]) -> Any:
+    """Turn "auto" into the name that fits the shape of one item; check other names."""
+    if network == "auto":
+        if len(input_shape) == 1:
+            return "mlp"
+        side = input_shape[-1]
+        return {LENET_SIDE: "lenet5", RESNET9_SIDE: "resnet9"}.get(side, "resnet18") if len(input_shape) == 3 else "mlp"
+    if isinstance(network, str) and network not in NETWORKS:
+        raise InvalidParameterError(f"There is no network {network!r}; there are auto, {', '.join(NETWORKS)}.")
+    if not isinstance(network, (str, nn.Module)) and not callable(network):
+        raise InvalidParameterError(
+            f"network must be a name ({', '.join(NETWORKS)}), a torch.nn.Module or a function that returns one, "
+            f"not {type(network).__name__}."
+        )
+    return network
+
+
+def build_network(
+    network: Any,
+    input_shape: Sequence[int],
+    n_classes: int,
+    *,
+    options: Mapping[str, Any] | None = None,
+    generator: torch.Generator,
+) -> nn.Module:
+    """Return a network with weights drawn from `generator`.
+
+    Parameters
+    ----------
+    network
+        A name from `NETWORKS`, a function `(input_shape, n_classes) -> Module`, or a module, which is copied and
+        keeps the weights it has.
+    input_shape
+        Shape of one item.
+    options
+        Further arguments of a named network, such as `hidden=(64, 64)`.
+
+    Examples
+    --------
+    >>> build_network("mlp", (20,), 3, generator=torch.Generator())(torch.zeros(2, 20)).shape
+    torch.Size([2, 3])
+    """
+    if isinstance(network, nn.Module):
+        return copy.deepcopy(network)
+    if not isinstance(network, str):
+        with global_stream(generator):
+            built = network(tuple(input_shape), n_classes)
+        if not isinstance(built, nn.Module):
+            raise InvalidParameterError(
+                f"The network function returned {type(built).__name__}; it must return a torch.nn.Module."
+            )
+        return built
+    check_image(network, input_shape)
+    is_image = network in IMAGE_NETWORKS
+    first = input_shape[0] if is_image else math.prod(input_shape)
+    factory = (IMAGE_NETWORKS if is_image else FEATURE_NETWORKS)[network]
+    try:
+        with torch.device("meta"):  # no storage, so no draws from the global stream
+            built = factory(first, n_classes, **(options or {}))
+    except TypeError as error:
+        raise InvalidParameterError(f"network_options do not fit network {network!r}: {error}.") from error
+    built.to_empty(device="cpu")
+    initialize(built, generator)
+    return built
+
+
+def check_image(network: str, input_shape: Sequence[int]) -> None:
+    """Raise where the shape of an item does not fit a named image network."""
+    if network not in IMAGE_NETWORKS:
+        return
+    if len(input_shape) != 3:
+        raise InvalidParameterError(
+            f"Network {network!r} takes images (channels, height, width), but one item has shape "
+            f"{tuple(input_shape)}. Reshape X to (n_items, channels, height, width) or use network='mlp'."
+        )
+    n_channels, height, width = input_shape
+    if n_channels not in (1, 3):
+        raise InvalidParameterError(
+            f"Network {network!r} takes 1 or 3 channels, but items have {n_channels} (shape {tuple(input_shape)}). "
+            "Channels come first: X is (n_items, channels, height, width)."
+        )
+    side = IMAGE_SIDES.get(network)
+    if side is not None and (height, width) != (side, side):
+        raise InvalidParameterError(
+            f"Network {network!r} takes {side} x {side} images, not {height} x {width}. "
+            "Resize them or use network='resnet18'."
+        )
+
+
+def initialize(module: nn.Module, generator: torch.Generator) -> None:
+    """Draw all weights afresh as torch's defaults do, but from `generator`."""
+    for part in module.modules():
+        if isinstance(part, (nn.Linear, nn.Conv2d)):
+            init.kaiming_uniform_(part.weight, a=math.sqrt(5), generator=generator)
+            if part.bias is not None:
+                bound = 1 / math.sqrt(part.weight[0].numel())
+                init.uniform_(part.bias, -bound, bound, generator=generator)
+        elif isinstance(part, nn.modules.batchnorm._BatchNorm):
+            part.reset_running_stats()
+            if part.affine:
+                init.ones_(part.weight)
+                init.zeros_(part.bias)
+
+
+def check_output(outputs: Tensor, n_items: int, n_classes: int) -> None:
+    """Raise where a network does not return one logit per class and item."""
+    if tuple(outputs.shape) == (n_items, n_classes):
+        return
+    raise InvalidParameterError(
+        f"The network returns shape {tuple(outputs.shape)} for {n_items} items, but {n_classes} classes need "
+        f"({n_items}, {n_classes}): one logit per class (no softmax)."
+    )

@@ -1,0 +1,71 @@
+"""Losses over observed annotations only: cost follows the annotations of a batch, never items x annotators."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def log_columns(
+    log_confusions: Tensor,  # (annotator, true class, given label), rows sum to one
+    annotator: Tensor,  # (annotation,)
+    label: Tensor,  # (annotation,)
+) -> Tensor:
+    """Return log P(annotator gives this label | true class) for each annotation: (annotation, true class)."""
+    return log_confusions[annotator, :, label]
+
+
+def coupled_cross_entropy(
+    log_class_probs: Tensor,  # (batch, true class)
+    columns: Tensor,  # (annotation, true class), from log_columns
+    item: Tensor,  # (annotation,) row of log_class_probs
+    weight: Tensor | None = None,  # (annotation,)
+) -> Tensor:
+    """Sum over annotations of -log P(annotator gives label | item's features), Ibrahim et al. 2023, equation (6).
+
+    Returns a sum, not a mean: processes hold unequal numbers of annotations, so only the training loop knows the
+    right denominator.
+
+    Examples
+    --------
+    >>> sure = torch.tensor([[0.9, 0.1]]).log()
+    >>> perfect = log_columns(torch.eye(2)[None].log(), torch.tensor([0]), torch.tensor([0]))
+    >>> round(float(coupled_cross_entropy(sure, perfect, torch.tensor([0]))), 4)  # -log 0.9
+    0.1054
+    """
+    log_likelihood = torch.logsumexp(log_class_probs.index_select(0, item) + columns, dim=1)
+    if weight is not None:
+        log_likelihood = log_likelihood * weight
+    return -log_likelihood.sum()
+
+
+def joint_cross_entropy(
+    log_class_probs: Tensor,  # (group, true class)
+    columns: Tensor,  # (annotation, true class), from log_columns
+    group: Tensor,  # (annotation,) row of log_class_probs
+    weight: Tensor | None = None,  # (annotation,) exponents of the evidence
+    *,
+    temper: float = 1.0,
+    group_weight: Tensor | None = None,  # (group,)
+) -> Tensor:
+    """Sum over items of -log Σ_k f_k Π_m C_m[k, label]^temper: annotators err independently given the class.
+
+    `temper` below 1 discounts the evidence, for crowds whose errors are not independent. Items without annotations
+    contribute nothing. Equals `coupled_cross_entropy` where every item has one annotation and `temper` is 1.
+
+    Examples
+    --------
+    >>> sure = torch.tensor([[0.9, 0.1]]).log()
+    >>> perfect = log_columns(torch.eye(2)[None].log(), torch.tensor([0, 0]), torch.tensor([0, 0]))
+    >>> round(float(joint_cross_entropy(sure, perfect, torch.tensor([0, 0]))), 4)
+    0.1054
+    """
+    if weight is not None:
+        columns = columns * weight.unsqueeze(1)
+    evidence = temper * columns
+    # -inf (a perfect annotator's impossible label) times temper stays -inf; index_add keeps it.
+    log_joint = log_class_probs.index_add(0, group, evidence)
+    log_likelihood = torch.logsumexp(log_joint, dim=1)
+    if group_weight is not None:
+        log_likelihood = log_likelihood * group_weight
+    return -log_likelihood.sum()

@@ -1,0 +1,100 @@
+"""The volume terms of GeoCrowdNet: how far class probabilities or confusions spread, as log det of a Gram matrix.
+
+Ibrahim, Nguyen and Fu (ICLR 2023) maximise log det(F Fᵀ) over the predictions or log det(Wᵀ W) over the stacked
+confusions. Both are functions of an n_classes x n_classes Gram matrix, which is all that is handled here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+RELATIVE_JITTER = 1e-6  # in float64: far above rounding, far below any eigenvalue that matters
+FALLBACK_JITTER = 1e-4  # for Grams that were summed in float32 and are nearly of rank one
+REFERENCE_LIMIT = 100.0  # the authors' code drops the term above this value
+
+
+class _LogVolume(torch.autograd.Function):
+    """log det(G + eps tr(G)/K I) with its exact gradient, from one Cholesky factor."""
+
+    @staticmethod
+    def forward(ctx: Any, gram: Tensor, jitter: float) -> Tensor:
+        factor, used = _factor(gram, jitter)
+        ctx.save_for_backward(factor)
+        ctx.share = used / gram.shape[-1]
+        return 2.0 * factor.diagonal().log().sum()
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
+        (factor,) = ctx.saved_tensors
+        inverse = torch.cholesky_inverse(factor)
+        inverse.diagonal().add_(ctx.share * inverse.diagonal().sum())  # the jitter follows the trace
+        return grad_outputs[0] * inverse, None
+
+
+def _factor(gram: Tensor, jitter: float) -> tuple[Tensor, float]:
+    """Return the Cholesky factor of the jittered Gram and the relative jitter that was needed."""
+    tiny = torch.finfo(gram.dtype).tiny ** 0.5  # an all-zero Gram has no trace to scale the jitter
+    for used in (jitter, max(jitter, FALLBACK_JITTER)):
+        lifted = gram.clone()
+        lifted.diagonal().add_(used * gram.diagonal().mean() + tiny)
+        factor, failed = torch.linalg.cholesky_ex(lifted)
+        if not failed:
+            return factor, used
+    # Neither worked: the Gram is not positive (or not finite). Its factor would be NaN; let the loop say where.
+    return torch.full_like(gram, torch.nan), jitter
+
+
+def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
+    """Return log det of a Gram matrix in float64; finite, with a finite gradient, also where the rank is deficient.
+
+    Parameters
+    ----------
+    gram
+        (n_classes, n_classes), positive semidefinite.
+    jitter
+        Share of the mean diagonal that is added to the diagonal.
+
+    Examples
+    --------
+    >>> round(float(log_volume(4.0 * torch.eye(2, dtype=torch.float64))), 4)  # 2 log 4
+    2.7726
+    >>> bool(log_volume(torch.ones(3, 3)).isfinite())
+    True
+    """
+    volume: Tensor = _LogVolume.apply(gram.double(), jitter)  # type: ignore[no-untyped-call]
+    return volume
+
+
+def reference_log_volume(gram: Tensor) -> tuple[Tensor, bool]:
+    """Return log det as the authors' code does: no jitter, and 0 where -log det is NaN, infinite or above 100.
+
+    The second value tells whether the term was dropped. Only for comparison: it switches the term off exactly when
+    the predictions have collapsed.
+    """
+    value = torch.log(torch.det(gram))
+    if not bool(torch.isfinite(value)) or float(-value) > REFERENCE_LIMIT:
+        return gram.new_zeros(()), True
+    return value, False
+
+
+def prediction_gram(class_probs: Tensor) -> Tensor:
+    """Return Σ_n f_n f_nᵀ of a batch in float64: (batch, n_classes) -> (n_classes, n_classes)."""
+    wide = class_probs.double()
+    return wide.T @ wide
+
+
+def confusion_gram(confusions: Tensor) -> Tensor:
+    """Return Σ_m C_m C_mᵀ: (annotator, true class, given label) -> (true class, true class).
+
+    In the paper's orientation (transposed confusions A_m) this is Σ_m A_mᵀ A_m = Wᵀ W.
+    """
+    stacked = confusions.transpose(0, 1).flatten(1)
+    return stacked @ stacked.T
+
+
+def confusion_trace(confusions: Tensor) -> Tensor:
+    """Sum of all diagonals, the penalty of Tanno et al. (CVPR 2019)."""
+    return confusions.diagonal(dim1=-2, dim2=-1).sum()
