@@ -5,10 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.kos import KOS
 from crowdprism.aggregators.majority_vote import MajorityVote
+from crowdprism.aggregators.mmsr import MMSR
+from crowdprism.aggregators.weighted_vote import WeightedVote
 from crowdprism.errors import InvalidParameterError
 
-AGGREGATORS: dict[str, type[Aggregator]] = {"majority-vote": MajorityVote}
+AGGREGATORS: dict[str, type[Aggregator]] = {
+    "majority-vote": MajorityVote,
+    "weighted-vote": WeightedVote,
+    "kos": KOS,
+    "mmsr": MMSR,
+}
 
 
 def make_aggregator(name: str, **params: Any) -> Aggregator:
@@ -24,4 +32,4 @@ def make_aggregator(name: str, **params: Any) -> Aggregator:
     return AGGREGATORS[name](**params)
 
 
-__all__ = ["AGGREGATORS", "Aggregator", "MajorityVote", "make_aggregator"]
+__all__ = ["AGGREGATORS", "Aggregator", "KOS", "MMSR", "MajorityVote", "WeightedVote", "make_aggregator"]

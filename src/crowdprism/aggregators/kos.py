@@ -1,0 +1,236 @@
+"""KOS: messages between items and annotators find who is reliable (Karger, Oh and Shah 2011, 2014)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
+from crowdprism.annotations import Annotations
+from crowdprism.co_labels import bipartite_components
+from crowdprism.confusion import confusion_counts, normalize_rows
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.fit_result import FitResult
+from crowdprism.progress import Bar, progress
+from crowdprism.seeding import stream
+
+Decoding = Literal["nominal", "ordinal"]
+Start = Literal["ones", "normal"]
+
+
+@dataclass(frozen=True)
+class Edges:
+    """The annotations as edges of a graph of items and annotators, and the connected part each belongs to."""
+
+    item: NDArray[Any]
+    annotator: NDArray[Any]
+    component: NDArray[Any]
+    weight: NDArray[np.float64]
+    n_items: int
+    n_annotators: int
+
+
+def edges_of(annotations: Annotations) -> Edges:
+    """Take from annotations what message passing needs."""
+    component, _ = bipartite_components(annotations)
+    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight.astype(float)
+    return Edges(
+        annotations.item,
+        annotations.annotator,
+        component[annotations.item],
+        weight,
+        annotations.n_items,
+        annotations.n_annotators,
+    )
+
+
+def unit_scale(messages: NDArray[Any], component: NDArray[Any]) -> NDArray[np.float64]:
+    """Divide the messages of each connected part by their root mean square; parts without messages stay zero.
+
+    Only the messages' ratios within a part decide, and without rescaling they grow beyond all floats.
+    """
+    squares = np.bincount(component, weights=messages**2)
+    counts = np.bincount(component)
+    scale = np.sqrt(squares / np.maximum(counts, 1))
+    scale[scale == 0] = 1.0
+    scaled: NDArray[np.float64] = messages / scale[component]
+    return scaled
+
+
+def pass_messages(
+    signs: NDArray[Any],  # (n_annotations,) positive for one class, negative for the other
+    edges: Edges,
+    messages: NDArray[Any],  # (n_annotations,) how reliable the annotator seems, judged from the other items
+    *,
+    iterations: int,
+    bar: Bar | None = None,
+) -> NDArray[np.float64]:
+    """Run the two updates of Karger, Oh and Shah (2014), equations 1 and 2, and return the last messages.
+
+    Each message leaves out the edge it is sent along, as belief propagation does. The start is rescaled too, so
+    the length of `messages` does not matter. Weights multiply an annotation's evidence.
+    """
+    evidence = signs * edges.weight
+    for _ in range(iterations):
+        messages = unit_scale(messages, edges.component)
+        sent = evidence * messages
+        to_annotator = np.bincount(edges.item, weights=sent, minlength=edges.n_items)[edges.item] - sent
+        to_annotator = unit_scale(to_annotator, edges.component)
+        sent = evidence * to_annotator
+        messages = np.bincount(edges.annotator, weights=sent, minlength=edges.n_annotators)[edges.annotator] - sent
+        if bar is not None:
+            bar.advance()
+    return unit_scale(messages, edges.component)
+
+
+def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> NDArray[np.float64]:
+    """Weighted vote between -1 and 1 per item: sum of sign times message over sum of absolute messages.
+
+    Zero where no message reached the item.
+    """
+    strength = edges.weight * np.abs(messages)
+    total = np.bincount(edges.item, weights=strength, minlength=edges.n_items)
+    vote = np.bincount(edges.item, weights=edges.weight * np.sign(signs) * messages, minlength=edges.n_items)
+    return np.where(total > 0, vote / np.where(total > 0, total, 1.0), 0.0)
+
+
+def require_cycles(annotations: Annotations, messages: NDArray[Any]) -> None:
+    """Refuse data on which every message dies out: without cycles in the graph nobody can be compared."""
+    if messages.any():
+        return
+    once_item = int((annotations.labels_per_item == 1).sum())
+    once_annotator = int((annotations.labels_per_annotator == 1).sum())
+    raise UnsuitableDataError(
+        f"KOS compares annotators along cycles of shared items, and these {annotations.n_annotations} annotations "
+        f"have none: {once_item} of {annotations.n_items} items have one label, {once_annotator} of "
+        f"{annotations.n_annotators} annotators gave one. Use majority-vote, or dawid-skene whose prior pools "
+        "annotators."
+    )
+
+
+class KOS(Aggregator):
+    """Message passing that weighs annotators by agreement along shared items, adversaries counting in reverse.
+
+    Made for many annotators of whom some know and others guess, with two classes about equally frequent. More
+    classes are split into two-class problems. Each connected part of the crowd is solved by itself.
+
+    Class probabilities are shares of the weighted vote, not calibrated. Items that no message reaches (they hang
+    on the crowd by one annotation) keep their vote shares; `result_.warnings` counts them.
+
+    Parameters
+    ----------
+    iterations
+        Rounds of messages.
+    decoding
+        For three classes and more: `"nominal"` asks for each class "this one or another" and takes the highest
+        score; `"ordinal"` asks "above class l" for each l and takes the first no (Karger, Oh and Shah 2013).
+    start
+        First messages: all `"ones"` (the default: a majority vote, the same whatever annotators are called) or
+        drawn from N(1, 1) as in the paper (`"normal"`). Both end in the same place when rounds suffice.
+    random_state
+        Seed for `start="normal"`.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]])
+    >>> result = KOS().fit(a).result_
+    >>> result.labels().tolist(), bool(result.skills[2] < 0)
+    ([0, 1, 0, 1], True)
+    """
+
+    name: ClassVar[str] = "kos"
+
+    def __init__(
+        self,
+        iterations: int = 100,
+        decoding: Decoding = "nominal",
+        start: Start = "ones",
+        random_state: int = 0,
+    ) -> None:
+        self.iterations = iterations
+        self.decoding = decoding
+        self.start = start
+        self.random_state = random_state
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        self._check_parameters()
+        edges = edges_of(annotations)
+        problems = two_class_problems(annotations, self.decoding)
+        with progress("KOS", total=self.iterations * len(problems)) as bar:
+            solved = [self._solve(signs, edges, place, bar) for place, signs in enumerate(problems)]
+        messages = np.stack(solved, axis=1)  # (annotation, problem)
+        require_cycles(annotations, messages)
+        scores = np.stack([item_scores(s, edges, m) for s, m in zip(problems, solved, strict=True)], axis=1)
+        reached = np.zeros(annotations.n_items, dtype=bool)
+        reached[annotations.item[messages.any(axis=1)]] = True
+        return self._decided(annotations, scores, messages.mean(axis=1), reached)
+
+    def _check_parameters(self) -> None:
+        if self.iterations < 1:
+            raise InvalidParameterError(f"iterations must be at least 1, not {self.iterations}.")
+        if self.decoding not in ("nominal", "ordinal"):
+            raise InvalidParameterError(f'decoding must be "nominal" or "ordinal", not {self.decoding!r}.')
+        if self.start not in ("ones", "normal"):
+            raise InvalidParameterError(f'start must be "ones" or "normal", not {self.start!r}.')
+
+    def _solve(self, signs: NDArray[Any], edges: Edges, place: int, bar: Bar) -> NDArray[np.float64]:
+        messages = np.ones(len(signs))
+        if self.start == "normal":
+            messages = stream(self.random_state, "kos messages", place).normal(1.0, 1.0, len(signs))
+        return pass_messages(signs, edges, messages, iterations=self.iterations, bar=bar)
+
+    def _decided(
+        self, annotations: Annotations, scores: NDArray[Any], messages: NDArray[Any], reached: NDArray[np.bool_]
+    ) -> FitResult:
+        uniform = np.full(annotations.n_classes, 1 / annotations.n_classes)
+        votes = vote_totals(annotations)
+        labelled = votes.sum(axis=1) > 0
+        decoded = decode(scores, annotations.n_classes, self.decoding)
+        decoded = np.where(reached[:, None], decoded, vote_shares(votes, uniform))
+        prior = decoded[labelled].mean(axis=0)
+        unreached = int((labelled & ~reached).sum())
+        notes = (f"{unreached} items were reached by no message and keep their vote shares.",) if unreached else ()
+        given = annotations.labels_per_annotator
+        skills = np.bincount(annotations.annotator, weights=messages, minlength=annotations.n_annotators)
+        probabilities = np.where(labelled[:, None], decoded, prior)
+        return self._build_result(
+            annotations,
+            probabilities,
+            confusions=normalize_rows(confusion_counts(annotations, probabilities)),
+            skills=skills / np.maximum(given, 1),
+            class_prior=prior,
+            seed=self.random_state,
+            warnings=notes,
+        )
+
+
+def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[NDArray[np.float64]]:
+    """Signs (n_annotations,) of each two-class problem: one for two classes, else one per class or threshold."""
+    label, n_classes = annotations.label, annotations.n_classes
+    if n_classes == 2:
+        return [np.where(label == 1, 1.0, -1.0)]
+    if decoding == "ordinal":
+        return [np.where(label > threshold, 1.0, -1.0) for threshold in range(n_classes - 1)]
+    return [np.where(label == chosen, 1.0, -1.0) for chosen in range(n_classes)]
+
+
+def decode(scores: NDArray[Any], n_classes: int, decoding: Decoding) -> NDArray[np.float64]:
+    """Class probabilities from scores (n_items, n_problems) between -1 and 1.
+
+    Examples
+    --------
+    >>> decode(np.array([[0.5]]), 2, "nominal").tolist()
+    [[0.25, 0.75]]
+    >>> decode(np.array([[0.9, -0.2]]), 3, "ordinal").tolist()
+    [[0.0, 1.0, 0.0]]
+    """
+    if n_classes == 2:
+        return np.concatenate([(1 - scores) / 2, (1 + scores) / 2], axis=1)
+    if decoding == "ordinal":
+        answered_no = np.concatenate([scores < 0, np.ones((len(scores), 1), dtype=bool)], axis=1)
+        return np.asarray(np.eye(n_classes)[answered_no.argmax(axis=1)])
+    return np.asarray(normalize_rows(1 + scores), dtype=np.float64)

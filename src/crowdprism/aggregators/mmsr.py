@@ -1,0 +1,232 @@
+"""MMSR: annotators' skills from a robust rank-one factorisation of their agreement (Ma and Olshevsky 2020)."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.majority_vote import vote_totals
+from crowdprism.annotations import Annotations
+from crowdprism.co_labels import co_label_entries
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.fit_result import FitResult
+from crowdprism.progress import progress
+
+SIGN_ROUNDS = 100  # power iterations that decide who is on the side of the majority
+SMALLEST_FACTOR = 1e-6  # agreements are divided by factors; one that is zero would give infinite ratios
+
+
+def trimmed_means(
+    ratios: NDArray[Any],  # (n_entries,)
+    owner: NDArray[Any],  # (n_entries,) whom each ratio speaks of, sorted
+    current: NDArray[Any],  # (n_owners,)
+    trim: NDArray[Any],  # (n_owners,) how many may be removed at either end
+) -> NDArray[np.float64]:
+    """Mean of each owner's ratios without up to `trim` of the largest above and the smallest below `current`.
+
+    An owner whose ratios were all removed, or who has none, keeps `current`.
+
+    Examples
+    --------
+    >>> trimmed_means(np.array([1.0, 2.0, 99.0]), np.zeros(3, int), np.array([1.5]), np.array([1]))
+    array([2.])
+    """
+    n_owners = len(current)
+    count = np.bincount(owner, minlength=n_owners)
+    if not trim.any():  # nothing to remove, so nothing to sort
+        sums = np.bincount(owner, weights=ratios, minlength=n_owners)
+        return np.where(count > 0, sums / np.maximum(count, 1), current)
+    order = np.lexsort([ratios, owner])
+    ratios = ratios[order]
+    start = np.cumsum(count) - count
+    rank = np.arange(len(ratios)) - start[owner]
+    below = np.bincount(owner, weights=ratios < current[owner], minlength=n_owners)
+    above = np.bincount(owner, weights=ratios > current[owner], minlength=n_owners)
+    low, high = np.minimum(below, trim), np.minimum(above, trim)
+    kept = (rank >= low[owner]) & (rank < (count - high)[owner])
+    n_kept = np.bincount(owner[kept], minlength=n_owners)
+    sums = np.bincount(owner[kept], weights=ratios[kept], minlength=n_owners)
+    return np.where(n_kept > 0, sums / np.maximum(n_kept, 1), current)
+
+
+def rank_one_change(u: NDArray[Any], v: NDArray[Any], du: NDArray[Any], dv: NDArray[Any]) -> float:
+    """Frobenius norm of (u + du)(v + dv)' - u v', without forming the annotators x annotators matrix."""
+    grown = v + dv
+    square = (du @ du) * (grown @ grown) + 2 * (du @ u) * (grown @ dv) + (u @ u) * (dv @ dv)
+    return float(np.sqrt(max(square, 0.0)))
+
+
+def robust_rank_one(
+    target: NDArray[Any],  # (n_entries,) magnitude of agreement beyond chance, at least 0
+    row: NDArray[Any],  # (n_entries,) sorted; every pair occurs both ways
+    column: NDArray[Any],  # (n_entries,)
+    trim: NDArray[Any],  # (n_annotators,)
+    *,
+    iterations: int,
+    tolerance: float,
+) -> tuple[NDArray[np.float64], list[float]]:
+    """Return s with `target` about s[row] * s[column], by alternating trimmed means, and the change per round.
+
+    Examples
+    --------
+    >>> s, _ = robust_rank_one(np.array([0.4, 0.4]), np.array([0, 1]), np.array([1, 0]), np.zeros(2, int),
+    ...                        iterations=50, tolerance=1e-10)
+    >>> round(float(s[0] * s[1]), 6)
+    0.4
+    """
+    u = np.full(len(trim), 0.5)  # the same for all: no annotator's name or place matters
+    v = u.copy()
+    changes: list[float] = []
+    with progress("MMSR", total=iterations) as bar:
+        for _ in range(iterations):
+            old_u, old_v = u, v
+            v = trimmed_means(target / np.maximum(u[column], SMALLEST_FACTOR), row, v, trim)
+            u = trimmed_means(target / np.maximum(v[column], SMALLEST_FACTOR), row, u, trim)
+            changes.append(rank_one_change(old_u, old_v, u - old_u, v - old_v))
+            bar.advance(note=f"change {changes[-1]:.1e}")
+            if changes[-1] < tolerance:
+                break
+    size = np.linalg.norm(u)
+    return (u * np.sqrt(np.linalg.norm(v) / size) if size > 0 else u), changes
+
+
+def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[Any], n: int) -> NDArray[np.float64]:
+    """Return +1 for annotators on the side of the majority and -1 for those against it: (n_annotators,).
+
+    `agreement` is signed and weighted. Power iteration on the row-normalised sign graph from all ones; each
+    connected part is solved by itself because the start is the same everywhere and nothing mixes.
+    """
+    total = np.bincount(row, weights=np.abs(agreement), minlength=n)
+    side = np.ones(n)
+    for _ in range(SIGN_ROUNDS):
+        pull = np.bincount(row, weights=agreement * side[column], minlength=n)
+        side = (side + pull / np.where(total > 0, total, 1.0)) / 2
+    return np.where(side < 0, -1.0, 1.0)
+
+
+class MMSR(Aggregator):
+    """One skill per annotator from a robust rank-one fit to who agrees with whom, then a log-odds weighted vote.
+
+    Under the one-coin model the chance-corrected agreement of two annotators is the product of their skills
+    s = (K p - 1) / (K - 1), with p the probability of a right label. Trimmed means make the fit robust against
+    pairs that collude.
+
+    `result_.skills` are the probabilities p. Annotators who share no item with anyone get the mean skill of the
+    others; `result_.warnings` counts them.
+
+    Parameters
+    ----------
+    trim
+        How many of an annotator's pairs may be left out at either end. None: half the smallest number of pairs
+        of any annotator, minus one (the paper's bound), at least 0.
+    iterations, tolerance
+        Largest number of rounds; they end when the fitted matrix moves by less than `tolerance`.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]])
+    >>> MMSR().fit(a).result_.labels().tolist()
+    [0, 1, 0, 1, 0, 1]
+    """
+
+    name: ClassVar[str] = "mmsr"
+
+    def __init__(self, trim: int | None = None, iterations: int = 10_000, tolerance: float = 1e-10) -> None:
+        self.trim = trim
+        self.iterations = iterations
+        self.tolerance = tolerance
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        if self.trim is not None and self.trim < 0:
+            raise InvalidParameterError(f"trim must be at least 0 or None, not {self.trim}.")
+        n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+        entries = co_label_entries(annotations)
+        require_shared_items(annotations, entries.n_pairs)
+        common = entries.common()
+        agreement = (n_classes * entries.agreeing() / common - 1) / (n_classes - 1)
+        row = np.concatenate([entries.first, entries.second])
+        column = np.concatenate([entries.second, entries.first])
+        order = np.lexsort([column, row])
+        row, column = row[order], column[order]
+        agreement, common = np.tile(agreement, 2)[order], np.tile(common, 2)[order]
+        partners = np.bincount(row, minlength=n_annotators)
+        trim = max(int(partners[partners > 0].min()) // 2 - 1, 0) if self.trim is None else self.trim
+        skills, changes = robust_rank_one(
+            np.abs(agreement),
+            row,
+            column,
+            np.full(n_annotators, trim),
+            iterations=self.iterations,
+            tolerance=self.tolerance,
+        )
+        skills = skills * majority_signs(agreement * common, row, column, n_annotators)
+        alone = partners == 0
+        skills[alone] = skills[~alone].mean()
+        return self._voted(annotations, skills, changes, int(alone.sum()))
+
+    def _voted(self, annotations: Annotations, skills: NDArray[Any], changes: list[float], n_alone: int) -> FitResult:
+        accuracies = accuracies_of_skills(skills, annotations.n_classes, annotations.n_items)
+        confusions = one_coin_confusions(accuracies, annotations.n_classes)
+        probabilities, prior = one_coin_posterior(annotations, accuracies)
+        alone = (f"{n_alone} annotators share no item with anyone and got the mean skill of the others.",)
+        return self._build_result(
+            annotations,
+            probabilities,
+            confusions=confusions,
+            skills=accuracies,
+            class_prior=prior,
+            history={"matrix_change": changes},
+            warnings=alone if n_alone else (),
+        )
+
+
+def require_shared_items(annotations: Annotations, n_pairs: int) -> None:
+    """Refuse data in which no two annotators labelled the same item."""
+    if n_pairs:
+        return
+    raise UnsuitableDataError(
+        f"MMSR learns skills from items that two annotators share, and no two of the {annotations.n_annotators} "
+        f"annotators share any of the {annotations.n_items} items. Use majority-vote, or collect a second label "
+        "for some items."
+    )
+
+
+def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> NDArray[np.float64]:
+    """Probability of a right label from s = (K p - 1) / (K - 1), kept off its ends as in Ma and Olshevsky (2020).
+
+    Examples
+    --------
+    >>> accuracies_of_skills(np.array([0.5]), 2, 100).tolist()
+    [0.75]
+    """
+    # With so few items that the two bounds would cross, half the range is left at either side.
+    margin = min(1 / np.sqrt(max(n_items, 1)), n_classes / (n_classes - 1) / 4)
+    kept = np.clip(skills, -1 / (n_classes - 1) + margin, 1 - margin)
+    accuracies: NDArray[np.float64] = (kept * (n_classes - 1) + 1) / n_classes
+    return accuracies
+
+
+def one_coin_confusions(accuracies: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
+    """Confusions with the accuracy on the diagonal and equal errors elsewhere."""
+    error = (1 - accuracies) / (n_classes - 1)
+    return error[:, None, None] + (accuracies - error)[:, None, None] * np.eye(n_classes)
+
+
+def one_coin_posterior(
+    annotations: Annotations, accuracies: NDArray[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Class probabilities by the log-odds weighted vote under equal class shares, and their mean as the prior.
+
+    Unlabelled items get the prior.
+    """
+    from scipy.special import softmax
+
+    odds = np.log((annotations.n_classes - 1) * accuracies / (1 - accuracies))
+    own = 1.0 if annotations.weight is None else annotations.weight
+    probabilities: NDArray[np.float64] = softmax(vote_totals(annotations, own * odds[annotations.annotator]), axis=1)
+    labelled = vote_totals(annotations).sum(axis=1) > 0
+    prior = probabilities[labelled].mean(axis=0)
+    return np.where(labelled[:, None], probabilities, prior), prior

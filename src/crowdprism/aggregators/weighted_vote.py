@@ -1,0 +1,122 @@
+"""Weighted vote: annotators count by how often they agree with the answer; one pass (Wawa) or repeated."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
+from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.confusion import confusion_counts, normalize_rows
+from crowdprism.errors import InvalidParameterError
+from crowdprism.fit_result import FitResult
+from crowdprism.progress import progress
+
+HALVE_STEP_EVERY = 20  # as in the zero-based skill method, so that annotators on the edge settle
+TIE_DIGITS = 12  # weighted sums are added in different orders; equal to this many digits is a tie
+
+
+def agreement_with(annotations: Annotations, answers: NDArray[Any], unknown: float) -> NDArray[np.float64]:
+    """Mean probability that `answers` (n_items, n_classes) gives to each annotator's labels: (n_annotators,).
+
+    Annotators without annotations get `unknown`.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 1], [1, 1]])
+    >>> agreement_with(a, np.array([[1.0, 0.0], [0.0, 1.0]]), 0.5).tolist()
+    [1.0, 0.5]
+    """
+    agreed = answers[annotations.item, annotations.label]
+    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
+    total = np.bincount(annotations.annotator, weights=weight, minlength=annotations.n_annotators)
+    right = np.bincount(annotations.annotator, weights=weight * agreed, minlength=annotations.n_annotators)
+    return np.where(total > 0, right / np.where(total > 0, total, 1.0), unknown)
+
+
+def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.float64]:
+    """Votes in which each annotation counts its weight times its annotator's skill: (n_items, n_classes).
+
+    Items whose annotators all have skill zero keep their plain votes: the label of a person who is never right
+    with others is still all that is known there.
+    """
+    own = 1.0 if annotations.weight is None else annotations.weight
+    totals = vote_totals(annotations, own * skills[annotations.annotator])
+    silent = totals.sum(axis=1) <= 0
+    if silent.any():
+        totals = np.where(silent[:, None], vote_totals(annotations), totals)
+    return np.round(totals, TIE_DIGITS)
+
+
+class WeightedVote(Aggregator):
+    """Vote in which annotators count by their agreement with the vote itself: once (Wawa) or repeatedly.
+
+    The skill of an annotator is the share of labels that agree with the current answer; where several classes tie
+    for the answer, each counts by an equal part, so nothing depends on the order of rows or classes.
+
+    Parameters
+    ----------
+    iterations
+        1 (the default) is Wawa: skills against the majority vote, then one weighted vote. More repeats the two
+        steps, with a step size that halves every 20 rounds (the zero-based skill method has 100), until no
+        skill moves by more than `tolerance`.
+    tolerance
+        Largest change of a skill at which repetition stops.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, -1, 0]])
+    >>> result = WeightedVote().fit(a).result_
+    >>> result.labels().tolist(), result.skills.round(2).tolist()
+    ([0, 1, 0, 1], [0.88, 1.0, 0.38])
+    """
+
+    name: ClassVar[str] = "weighted-vote"
+    _seen: Annotations | None = None
+
+    def __init__(self, iterations: int = 1, tolerance: float = 1e-6) -> None:
+        self.iterations = iterations
+        self.tolerance = tolerance
+
+    def partial_fit(self, annotations: Any, y: None = None) -> Self:
+        """Add annotations to those seen before; the result equals a fit on all of them together."""
+        more = as_annotations(annotations)
+        return self.fit(more if self._seen is None else self._seen.concat(more))
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        if self.iterations < 1:
+            raise InvalidParameterError(f"iterations must be at least 1, not {self.iterations}.")
+        self._seen = annotations
+        unknown = 1 / annotations.n_classes
+        skills = np.ones(annotations.n_annotators)
+        step, changes = 1.0, []
+        with progress("weighted vote", total=self.iterations) as bar:
+            for iteration in range(1, self.iterations + 1):
+                if iteration % HALVE_STEP_EVERY == 0:
+                    step /= 2
+                answers = decide(skill_votes(annotations, skills), "split")
+                change = step * (agreement_with(annotations, answers, unknown) - skills)
+                skills = skills + change
+                changes.append(float(np.abs(change).max(initial=0.0)))
+                bar.advance(note=f"change {changes[-1]:.1e}")
+                if changes[-1] <= self.tolerance:
+                    break
+        return self._voted(annotations, skills, changes)
+
+    def _voted(self, annotations: Annotations, skills: NDArray[Any], changes: list[float]) -> FitResult:
+        uniform = np.full(annotations.n_classes, 1 / annotations.n_classes)
+        labelled = vote_totals(annotations).sum(axis=1) > 0
+        shares = vote_shares(skill_votes(annotations, skills), uniform)
+        prior = shares[labelled].mean(axis=0) if labelled.any() else uniform
+        probabilities = np.where(labelled[:, None], shares, prior)
+        return self._build_result(
+            annotations,
+            probabilities,
+            confusions=normalize_rows(confusion_counts(annotations, probabilities)),
+            skills=skills,
+            class_prior=prior,
+            history={"largest_skill_change": changes},
+        )
