@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.dawid_skene import DawidSkene, FastDawidSkene
 from crowdprism.aggregators.kos import KOS
 from crowdprism.aggregators.majority_vote import MajorityVote
 from crowdprism.aggregators.mmsr import MMSR
@@ -14,6 +15,8 @@ from crowdprism.errors import InvalidParameterError
 AGGREGATORS: dict[str, type[Aggregator]] = {
     "majority-vote": MajorityVote,
     "weighted-vote": WeightedVote,
+    "dawid-skene": DawidSkene,
+    "fast-dawid-skene": FastDawidSkene,
     "kos": KOS,
     "mmsr": MMSR,
 }

@@ -76,9 +76,45 @@ class Aggregator(ABC):
             **parts,
         )
 
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._result is not None
+
     def __repr__(self) -> str:
         defaults = inspect.signature(type(self).__init__).parameters
         changed = [
             f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name].default
         ]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+class IncrementalAggregator(Aggregator):
+    """An aggregator that takes further annotations without starting anew.
+
+    A method gives `_resume`, which learns from all annotations, starting from an earlier result.
+    """
+
+    _seen: Annotations | None = None
+
+    def fit(self, annotations: Any, y: None = None) -> Self:
+        """Learn from `Annotations`, or from an items x annotators array with -1 for none; forgets earlier ones."""
+        self._seen = as_annotations(annotations)
+        self._result = self._aggregate(self._seen)
+        return self
+
+    def partial_fit(self, annotations: Any, y: None = None) -> Self:
+        """Add annotations to those seen before and go on from what was learned.
+
+        Names say what is the same item, annotator or class. Run to convergence, the outcome is that of a fit to all
+        annotations at once, within the tolerance. The first call is a fit.
+        """
+        more = as_annotations(annotations)
+        if self._seen is None or self._result is None:
+            return self.fit(more)
+        together = self._seen.concat(more)
+        self._result = self._resume(together, self._result)
+        self._seen = together
+        return self
+
+    def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
+        """Learn from all annotations, starting from an earlier result; by default from scratch."""
+        return self._aggregate(annotations)

@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.annotations import Annotations
 from crowdprism.confusion import confusion_counts, normalize_rows
 from crowdprism.errors import InvalidParameterError
@@ -47,7 +47,7 @@ def decide(totals: NDArray[Any], ties: Ties, seed: Any = 0) -> NDArray[np.float6
     """
     winners = totals == totals.max(axis=1, keepdims=True)
     if ties == "split":
-        return winners / winners.sum(axis=1, keepdims=True)
+        return np.asarray(winners / winners.sum(axis=1, keepdims=True))
     if ties == "random":
         chosen = np.argmax(winners * (1.0 + stream(seed, "ties").random(winners.shape)), axis=1)
     else:
@@ -57,7 +57,7 @@ def decide(totals: NDArray[Any], ties: Ties, seed: Any = 0) -> NDArray[np.float6
     return one_hot
 
 
-class MajorityVote(Aggregator):
+class MajorityVote(IncrementalAggregator):
     """The label that most annotators gave, every annotator counting the same.
 
     Parameters
