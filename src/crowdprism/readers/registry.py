@@ -1,0 +1,116 @@
+"""Every format that can be read: its name, how it is recognised, how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crowdprism.errors import UnreadableFileError
+from crowdprism.readers import (
+    answer_dicts,
+    argilla,
+    arrays,
+    cifar10h,
+    doccano,
+    ground_truth,
+    label_studio,
+    long_tables,
+    mturk,
+    prodigy,
+    toloka,
+    wide_tables,
+)
+from crowdprism.readers.documents import Document
+from crowdprism.readers.raw_annotations import RawAnnotations, ReadingOptions
+
+Read = Callable[[Document, ReadingOptions], RawAnnotations]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what it is, how its content is recognised, and its reader."""
+
+    description: str
+    matches: Callable[[Document, ReadingOptions], bool]
+    read: Read
+
+
+def by_content(matches: Callable[[Document], bool]) -> Callable[[Document, ReadingOptions], bool]:
+    """A recogniser that needs no options."""
+    return lambda document, options: matches(document)
+
+
+def named_layout(name: str) -> Format:
+    """A long table under the column names of one source."""
+    layout = long_tables.NAMED_LAYOUTS[name]
+    told = ", ".join(layout.values())
+    return Format(
+        f"long table with columns {told}",
+        lambda document, options: not options.columns and long_tables.matches_layout(document, layout),
+        long_tables.read_layout(name),
+    )
+
+
+# In the order in which they are tried: what is most particular first.
+FORMATS: dict[str, Format] = {
+    "numpy": Format(".npy or .npz: a matrix, or item, annotator and label arrays", arrays.matches, arrays.read),
+    "label-studio": Format("Label Studio JSON", by_content(label_studio.matches_json), label_studio.read_json),
+    "label-studio-min": Format(
+        "Label Studio JSON_MIN, CSV or TSV", by_content(label_studio.matches_min), label_studio.read_min
+    ),
+    "prodigy": Format("Prodigy db-out JSON lines", by_content(prodigy.matches), prodigy.read),
+    "argilla": Format("Argilla records, nested", by_content(argilla.matches_nested), argilla.read_nested),
+    "argilla-flat": Format("Argilla records, flattened", by_content(argilla.matches_flat), argilla.read_flat),
+    "ground-truth": Format(
+        "SageMaker Ground Truth worker responses",
+        by_content(ground_truth.matches_responses),
+        ground_truth.read_responses,
+    ),
+    "ground-truth-requests": Format(
+        "SageMaker Ground Truth consolidation requests",
+        by_content(ground_truth.matches_requests),
+        ground_truth.read_requests,
+    ),
+    "ground-truth-manifest": Format(
+        "SageMaker Ground Truth output manifest (consolidated labels)",
+        by_content(ground_truth.matches_manifest),
+        ground_truth.read_manifest,
+    ),
+    "mturk": Format("Mechanical Turk batch results", by_content(mturk.matches), mturk.read),
+    "toloka": Format("Toloka assignments TSV", by_content(toloka.matches), toloka.read),
+    "peerannot": Format(
+        "JSON {item: {annotator: label}}, as peerannot's answers.json",
+        by_content(answer_dicts.matches),
+        answer_dicts.read,
+    ),
+    "cifar10h": Format("CIFAR-10H raw answers", by_content(cifar10h.matches), cifar10h.read),
+    **{name: named_layout(name) for name in long_tables.NAMED_LAYOUTS},
+    "long": Format("table or records with item, annotator and label", long_tables.matches, long_tables.read),
+    "doccano": Format("doccano, one file per annotator (or a zip)", by_content(doccano.matches), doccano.read),
+    "matrix": Format(
+        "numbers without header, rows items, columns annotators",
+        by_content(wide_tables.matches_matrix),
+        wide_tables.read_matrix,
+    ),
+    "wide": Format("table with a row per item and a column per annotator", wide_tables.matches, wide_tables.read),
+}
+
+
+def detect(document: Document, options: ReadingOptions) -> str | None:
+    """The first format whose marks the content bears."""
+    return next((name for name, form in FORMATS.items() if form.matches(document, options)), None)
+
+
+def unknown_format(document: Document) -> UnreadableFileError:
+    """Say what was seen and what is known."""
+    seen = (
+        f"an npz file with arrays {', '.join(arrays.array_names(document))}"
+        if document.container == "npz"
+        else document.seen()
+    )
+    known = "\n".join(f"  {name}: {form.description}" for name, form in FORMATS.items())
+    return UnreadableFileError(
+        f"{document.name} is in no known format: it is {seen}.\n"
+        "If it is a table with a row per annotation, name its columns: item=..., annotator=..., label=...\n"
+        f"Known formats are\n{known}"
+    )
