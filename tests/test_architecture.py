@@ -23,10 +23,14 @@ LEVELS = [
         "annotations",
         "annotation_building",
         "annotation_checks",
+        "annotation_columns",
         "annotation_frames",
+        "annotation_merging",
         "annotation_summary",
+        "text_encoding",
         "readers",
         "writers",
+        "co_labels",
         "co_labels",
         "confusion",
         "credible_intervals",
@@ -35,7 +39,8 @@ LEVELS = [
     {"networks", "aggregators", "diagnostics", "simulate"},
     {"training"},
     {"classifiers"},
-    {"datasets", "method_checks", "saved"},
+    {"saved"},
+    {"datasets", "method_checks"},
     {"experiments", "report"},
     {"cli"},
 ]
@@ -175,8 +180,9 @@ def test_public_names_exist_and_are_documented() -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)
 def test_no_pickle_no_eval_no_global_seed(path: Path) -> None:
-    forbidden = r"pickle\.loads?\(|torch\.load\(|allow_pickle=True|\beval\(|\bexec\(|random\.seed\(|manual_seed\("
+    forbidden = (
+        r"pickle\.loads?\(|torch\.load\(|allow_pickle=True|\beval\(|\bexec\(|random\.seed\(|torch\.manual_seed\("
+    )
     lines = path.read_text(encoding="utf-8").splitlines()
-    found = [line for line in lines if re.search(forbidden, line) and "generator.manual_seed" not in line]
-    found = [line for line in found if "model.eval()" not in line and ".eval()" not in line]
+    found = [line for line in lines if re.search(forbidden, line) and ".eval()" not in line]
     assert not found
