@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crowdprism.aggregators import make_aggregator as make_aggregator
     from crowdprism.annotations import Annotations as Annotations
     from crowdprism.classifiers import make_classifier as make_classifier
+    from crowdprism.datasets import load_dataset as load_dataset
     from crowdprism.fit_result import FitResult as FitResult
     from crowdprism.method_checks import check_method as check_method
     from crowdprism.progress import set_progress as set_progress
@@ -30,6 +31,7 @@ _HOME = {
     "FitResult": "fit_result",
     "check_method": "method_checks",
     "load": "saved",
+    "load_dataset": "datasets",
     "make_aggregator": "aggregators",
     "make_classifier": "classifiers",
     "read_annotations": "readers",

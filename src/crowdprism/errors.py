@@ -47,6 +47,14 @@ class MissingDependencyError(CrowdprismError, ImportError):
     """An optional dependency is needed for this and is not installed."""
 
 
+class MissingDatasetError(CrowdprismError, FileNotFoundError):
+    """A data set is not where it was looked for; the message says where that was and how to get it."""
+
+
+class DownloadError(CrowdprismError, OSError):
+    """A file could not be fetched whole; what is left on disk is at most a part that the next try continues."""
+
+
 class CrowdprismWarning(UserWarning):
     """Base of all warnings issued by crowdprism."""
 

@@ -1,0 +1,18 @@
+"""Data sets with features, annotations, true classes and splits: a catalogue and `load_dataset`."""
+
+from crowdprism.datasets.catalogue import DatasetEntry, catalogue, find_entry
+from crowdprism.datasets.dataset import Dataset, DatasetPart
+from crowdprism.datasets.load import fetch_dataset, load_dataset
+from crowdprism.datasets.places import cache_folder, data_folder
+
+__all__ = [
+    "Dataset",
+    "DatasetEntry",
+    "DatasetPart",
+    "cache_folder",
+    "catalogue",
+    "data_folder",
+    "fetch_dataset",
+    "find_entry",
+    "load_dataset",
+]

@@ -1,0 +1,96 @@
+"""Data sets that need no file: scikit-learn's digits and Gaussian clouds, both labelled by simulated crowds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.datasets.catalogue import DatasetEntry
+from crowdprism.datasets.dataset import Dataset, DatasetReaders
+from crowdprism.seeding import stream
+from crowdprism.simulate import demo_crowd, one_coin, pair_flip, per_item, simulate_annotations, spammers
+from crowdprism.simulate.confusions import Confusions
+from crowdprism.simulate.demo_crowd import LABELS_PER_ITEM
+
+SEED = 0  # an embedded set is the same for everyone
+WITHIN_THE_PACKAGE = "within crowdprism"
+CENTRE_DISTANCE = 2.2  # clouds overlap: a classifier that knows the truth is right about nine times in ten
+N_DIMENSIONS = 8
+
+
+def embedded_dataset(entry: DatasetEntry) -> Dataset:
+    """Open a data set that is made rather than read."""
+    readers: Mapping[str, Callable[[DatasetEntry], DatasetReaders]] = {"digits": _digits, "simulated": _simulated}
+    return Dataset(entry, WITHIN_THE_PACKAGE, readers[entry.name](entry))
+
+
+def _splits(entry: DatasetEntry) -> Mapping[str, NDArray[np.int64]]:
+    ends = np.cumsum(list(entry.splits.values()))
+    return {name: np.arange(end - size, end) for (name, size), end in zip(entry.splits.items(), ends, strict=True)}
+
+
+def _digits(entry: DatasetEntry) -> DatasetReaders:
+    """Training digits first; the same split and crowd as `crowdprism demo` with seed 0."""
+
+    @cache
+    def ordered() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        from sklearn.datasets import load_digits
+        from sklearn.model_selection import train_test_split
+
+        pixels, digits = load_digits(return_X_y=True)
+        train, test = train_test_split(
+            np.arange(len(digits)), test_size=entry.splits["test"], random_state=SEED, stratify=digits
+        )
+        order = np.concatenate([train, test])
+        return pixels[order], digits[order].astype(np.int64)
+
+    def annotations() -> Annotations:
+        crowd = demo_crowd(entry.n_classes, SEED)
+        pairs = per_item(entry.splits["train"], len(crowd.names), labels=LABELS_PER_ITEM, seed=SEED)
+        return simulate_annotations(ordered()[1], crowd.confusions, pairs, seed=SEED, annotators=crowd.names)
+
+    return DatasetReaders(
+        gold=lambda: np.ma.MaskedArray(ordered()[1].astype(np.int16)),
+        splits=lambda: _splits(entry),
+        annotations=annotations,
+        features={"pixels": lambda: (ordered()[0] / ordered()[0].max()).astype(np.float32)},
+        images=lambda: np.round(ordered()[0] * (255 / ordered()[0].max())).astype(np.uint8).reshape(-1, 8, 8),
+    )
+
+
+def _simulated(entry: DatasetEntry) -> DatasetReaders:
+    def truth() -> NDArray[np.int64]:
+        return stream(SEED, "simulated truth").permutation(np.arange(entry.n_items) % entry.n_classes)
+
+    def coordinates() -> NDArray[np.float32]:
+        random = stream(SEED, "simulated coordinates")
+        centres = CENTRE_DISTANCE * np.eye(entry.n_classes, N_DIMENSIONS)
+        return (centres[truth()] + random.normal(size=(entry.n_items, N_DIMENSIONS))).astype(np.float32)
+
+    def annotations() -> Annotations:
+        pairs = per_item(entry.splits["train"], entry.n_annotators, labels=2, seed=SEED)
+        return simulate_annotations(truth(), simulated_crowd(), pairs, seed=SEED, classes=entry.classes)
+
+    return DatasetReaders(
+        gold=lambda: np.ma.MaskedArray(truth().astype(np.int16)),
+        splits=lambda: _splits(entry),
+        annotations=annotations,
+        features={"coordinates": coordinates},
+        extras={"confusions": simulated_crowd},
+    )
+
+
+def simulated_crowd() -> Confusions:
+    """Twelve annotators of four classes: two experts, six middling, two who confuse neighbours, two spammers."""
+    return np.concatenate(
+        [
+            one_coin([0.95, 0.9], 4),
+            one_coin(np.linspace(0.5, 0.75, 6), 4),
+            pair_flip(2, 4, flip=0.4),
+            spammers(2, 4),
+        ]
+    )
