@@ -31,6 +31,14 @@ class _CutTransferError(Exception):
     """The connection ended early; a part of the file is on disk."""
 
 
+class _WrongContentError(Exception):
+    """What arrived is whole but not the file that was wanted; it was removed."""
+
+
+# Reasons to try the next address; any other OSError is about writing to disk.
+_FAILURES = (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, _CutTransferError, _WrongContentError)
+
+
 def fetch_file(download: Download, folder: Path) -> Path:
     """Return the path of a public file in `folder`, fetched if it is not there.
 
@@ -50,7 +58,7 @@ def fetch_file(download: Download, folder: Path) -> Path:
     for url in download.urls:
         try:
             _fetch_from(url, part, download)
-        except (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, _CutTransferError) as error:
+        except _FAILURES as error:
             failures.append(f"{url}: {getattr(error, 'reason', None) or error}")
             continue
         except OSError as error:
@@ -62,7 +70,7 @@ def fetch_file(download: Download, folder: Path) -> Path:
 
 def _fetch_from(url: str, part: Path, download: Download) -> None:
     """Bring `part` to the whole, right file; leave nothing where the content is wrong."""
-    continued = part.stat().st_size > 0
+    continued = part.exists() and part.stat().st_size > 0
     _transfer(url, part, download)
     if _is_right(part, download):
         return
@@ -73,11 +81,7 @@ def _fetch_from(url: str, part: Path, download: Download) -> None:
             return
     found = _digest(part, download.checksum)
     part.unlink()
-    raise DownloadError(
-        f"What {url} sent is not {download.file}: its checksum is {found}, not {download.checksum}. "
-        "Nothing was kept. Try again later, or get the file from elsewhere and put it into "
-        f"{part.parent}."
-    )
+    raise _WrongContentError(f"the checksum of what it sent is {found}, not {download.checksum}")
 
 
 def _transfer(url: str, part: Path, download: Download) -> None:
@@ -100,9 +104,12 @@ def _receive(url: str, part: Path, download: Download) -> None:
         response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        if error.code == RANGE_NOT_SATISFIABLE and begun:
+        if error.code != RANGE_NOT_SATISFIABLE or not begun:
+            raise
+        if error.headers.get("Content-Range") == f"bytes */{begun}":
             return  # nothing is lacking; the checksum tells whether it is right
-        raise
+        part.unlink()  # longer than the file: of another version
+        raise _CutTransferError("the part on disk did not fit") from error
     with response:
         if response.status != PARTIAL_CONTENT:
             begun = 0
