@@ -37,18 +37,27 @@ IMAGE_SIDES = {"lenet5": LENET_SIDE, "resnet9": RESNET9_SIDE}
 
 
 @contextmanager
-def global_stream(generator: torch.Generator) -> Iterator[None]:
-    """Let code that draws from torch's global CPU stream draw from `generator`, and put the global stream back.
+def global_stream(generator: torch.Generator, device: torch.device | None = None) -> Iterator[None]:
+    """Let code that draws from torch's global streams draw from `generator`, and put the global streams back.
 
-    For modules that we did not write. The generator moves on by what was drawn.
+    For modules that we did not write. The generator (of the CPU) moves on by what was drawn; on cuda, the device's
+    own stream is seeded from one draw of it.
     """
+    cuda = device if device is not None and device.type == "cuda" else None
     outside = torch.get_rng_state()
+    outside_cuda = None
+    if cuda is not None:
+        outside_cuda = torch.cuda.get_rng_state(cuda)
+        seed = int(torch.randint(2**62, (), generator=generator))
+        torch.cuda.set_rng_state(torch.Generator(cuda).manual_seed(seed).get_state(), cuda)
     torch.set_rng_state(generator.get_state())
     try:
         yield
     finally:
         generator.set_state(torch.get_rng_state())
         torch.set_rng_state(outside)
+        if cuda is not None and outside_cuda is not None:
+            torch.cuda.set_rng_state(outside_cuda, cuda)
 
 
 def resolve_network(network: Any, input_shape: Sequence[int]) -> Any:

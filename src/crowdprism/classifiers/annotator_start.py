@@ -1,0 +1,48 @@
+"""Where annotators' confusions start: a stated diagonal, or an estimate from the annotations alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from crowdprism.aggregators import make_aggregator
+from crowdprism.annotations import Annotations
+from crowdprism.confusion import confusion_counts, normalize_rows, pooled_confusion
+from crowdprism.errors import InvalidParameterError
+from crowdprism.networks.annotator_layer import diagonal_confusions, identity_diagonal
+
+STARTS = ("diagonal", "identity", "soft-vote", "dawid-skene")
+PRIOR_LABELS = 4.0  # an annotator's counts are joined by this many labels per class from the whole crowd
+
+
+def start_confusions(start: str, annotations: Annotations, *, diagonal: float) -> Tensor:
+    """Return the confusions that training starts from: (annotator, true class, given label).
+
+    Parameters
+    ----------
+    start
+        `"diagonal"`: the same for all, with `diagonal` as probability of a right label whatever the number of
+        classes. `"identity"`: logits of the reference implementation, whose diagonal is e / (e + n_classes - 1).
+        `"soft-vote"` and `"dawid-skene"`: counted from that aggregator's class probabilities, each annotator shrunk to
+        the crowd's common confusion.
+    """
+    shape = (annotations.n_annotators, annotations.n_classes)
+    if start == "diagonal":
+        return diagonal_confusions(*shape, diagonal)
+    if start == "identity":
+        return diagonal_confusions(*shape, identity_diagonal(annotations.n_classes))
+    if start not in STARTS:
+        raise InvalidParameterError(f"There is no start {start!r}; there are {', '.join(STARTS)}.")
+    aggregator = make_aggregator("majority-vote" if start == "soft-vote" else "dawid-skene")
+    probabilities = aggregator.fit(annotations).result_.class_probabilities
+    return torch.from_numpy(shrunk_confusions(annotations, probabilities)).float()
+
+
+def shrunk_confusions(annotations: Annotations, class_probabilities: Any) -> np.ndarray:
+    """Confusions counted from class probabilities, each row joined by `PRIOR_LABELS` labels of the pooled row."""
+    counts = confusion_counts(annotations, class_probabilities)
+    pooled = pooled_confusion(counts + 1.0 / annotations.n_classes)  # no zeros: logits must be finite
+    return np.asarray(normalize_rows(counts + PRIOR_LABELS * pooled))

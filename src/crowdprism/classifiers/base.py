@@ -1,0 +1,638 @@
+"""What every classifier shares: scikit-learn's conventions, one training loop, one `result_`.
+
+How to add a method
+-------------------
+A method is one file with a subclass of `CrowdClassifier` and one line in `crowdprism.classifiers.CLASSIFIERS`.
+
+1. Write a **crowd head**, a subclass of `crowdprism.networks.CrowdHead` (a torch module):
+
+   - `loss(log_class_probs, batch)` returns the *sum* of the loss over the batch's annotations. `log_class_probs` is the
+     log-softmax of the network's outputs, (batch, true class). `batch` (`crowdprism.networks.Batch`) has flat `item`
+     (row of the batch), `annotator`, `label`, `weight`, the raw `features`, and `index`, the position of each row among
+     the training items, by which per-item targets kept in a buffer are looked up.
+   - `count(batch)` is the denominator of the mean; by default the number of annotations. A method whose loss is per
+     item returns `len(batch.index)`.
+   - `penalties(log_class_probs, batch)` returns named regulariser terms, strength included. The loop multiplies them by
+     the ramp of `warm_start` and `ramp`.
+   - `end_epoch(view)` is the EM-style hook: `view.log_class_probs` are the network's predictions for all training items
+     (computed when first asked for), `view.item/annotator/label/weight` all annotations, `view.network` the network.
+     What it keeps between epochs goes into registered buffers (`self.register_buffer`), so that checkpoints carry it.
+   - `start_epoch(epoch)` and `after_step(batch)` exist as well.
+   - `confusions()` returns (annotator, true class, given label) with rows that sum to one, or None.
+
+   Parameters of a head are trained with `annotator_learning_rate` and `annotator_weight_decay`. A parameter with one
+   row per annotator is best held in a `crowdprism.networks.RowTable`: large tables are then updated only where a batch
+   touches them. `make_annotator_layer` gives ready confusion matrices with all starts.
+
+2. Subclass `CrowdClassifier`: set `name`; the constructor takes the method's own parameters and `**training`, passes
+   the latter to `super().__init__` and only stores; `_make_head(problem)` returns the head. Optional:
+   `_check_parameters`, `_settings(problem)` to change training settings, `_posterior_temper`, and `_prepare_network`
+   to start from weights trained otherwise.
+
+`problem` (`crowdprism.classifiers.problem.Problem`) holds the training annotations, the flat arrays, the source of
+features, device and seed. Draw random numbers only through `crowdprism.seeding` with `problem.seed, problem.member`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import validate_data
+from torch import nn
+
+from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.classifiers import evidence, storage
+from crowdprism.classifiers.alignment import ClassAlignment, examine_alignment
+from crowdprism.classifiers.ensemble import ClassProbabilities, Member, mean_class_probs, mean_confusions
+from crowdprism.classifiers.features import Features, as_features, is_stream, n_items_of
+from crowdprism.classifiers.problem import (
+    Problem,
+    annotations_of,
+    make_items,
+    matched,
+    require_learnable,
+    require_same_classes,
+    with_unlabelled,
+)
+from crowdprism.classifiers.validation import Validation, make_validation
+from crowdprism.confusion import normalize_rows
+from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, NotFittedError
+from crowdprism.fit_result import FitResult, json_ready
+from crowdprism.names import NameArray
+from crowdprism.networks import CrowdHead, build_network
+from crowdprism.networks.build import check_output, resolve_network
+from crowdprism.seeding import stream, torch_stream
+from crowdprism.training import (
+    Augmentation,
+    Callback,
+    CheckpointFolder,
+    FlatAnnotations,
+    InputScaling,
+    Items,
+    Trainer,
+    TrainingSettings,
+    choose_device,
+)
+
+Selection = Literal["annotations", "clean", "last"]
+SELECTIONS = ("annotations", "clean", "last")
+SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
+ANNOTATOR_RATE_RATIO = 10.0  # annotators' logits must travel several units; at the network's rate they cannot
+NOT_IN_FINGERPRINT = {"checkpoint", "resume", "callbacks", "n_workers", "network", "n_heads"}
+
+
+class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A network trained on features and annotations; base of all methods.
+
+    Parameters
+    ----------
+    network, network_options
+        A name (`crowdprism.networks.NETWORKS`; `"auto"` chooses by the shape of X) and its options, a
+        `torch.nn.Module`, or a function `(input_shape, n_classes) -> Module`. Networks return logits.
+    epochs, batch_size, optimizer, schedule, learning_rate, weight_decay
+        As in `crowdprism.training.TrainingSettings`. A batch size of `"auto"` is a tenth of the items, at least 8 and
+        at most 64, so that small data sets still get enough steps.
+    annotator_learning_rate, annotator_weight_decay
+        Of the crowd head; by default ten times the network's rate, and no decay.
+    clip_norm, warm_start, ramp, patience
+        As in `TrainingSettings`.
+    selection
+        Which epoch's weights are kept: `"last"`; the one with the best likelihood of held-out `"annotations"` (a
+        `validation_fraction` of them, or `y_valid` if that is annotations); the one with the best accuracy on `"clean"`
+        labels `y_valid`.
+    standardize
+        Scale features (per feature; images per channel) by mean and standard deviation of the training items.
+    input_noise, shift, flip, mixup
+        As in `crowdprism.training.Augmentation`.
+    n_heads
+        Number of networks trained from different seeds and averaged.
+    device, precision, compile, n_workers
+        `"auto"`, `"cpu"`, `"cuda"`, `"mps"`; `"float32"` or `"bfloat16"` autocast; `torch.compile`; DataLoader workers
+        where X is a Dataset.
+    checkpoint, resume
+        Keep the state after each epoch there, and go on from what is there (`resume=False` starts afresh).
+    callbacks
+        Functions called with an `EpochRecord` after each epoch; one that returns True ends training.
+    random_state
+        Seed of all random streams. Torch's and NumPy's global random states are never changed.
+    """
+
+    name: ClassVar[str]
+
+    def __init__(
+        self,
+        *,
+        network: Any = "auto",
+        network_options: dict[str, Any] | None = None,
+        epochs: int = 50,
+        batch_size: int | Literal["auto"] = "auto",
+        optimizer: str = "adam",
+        schedule: str = "cosine",
+        learning_rate: float = 3e-3,
+        annotator_learning_rate: float | None = None,
+        weight_decay: float = 1e-3,
+        annotator_weight_decay: float = 0.0,
+        clip_norm: float | None = None,
+        warm_start: float = 0.2,
+        ramp: float = 0.0,
+        patience: int | None = None,
+        selection: Selection = "last",
+        validation_fraction: float = 0.1,
+        standardize: bool = True,
+        input_noise: float = 0.0,
+        shift: int = 0,
+        flip: bool = False,
+        mixup: float = 0.0,
+        n_heads: int = 1,
+        device: str = "auto",
+        precision: str = "float32",
+        compile: bool = False,
+        n_workers: int = 0,
+        checkpoint: str | os.PathLike[str] | None = None,
+        resume: bool = True,
+        callbacks: Sequence[Callback] = (),
+        random_state: Any = 0,
+    ) -> None:
+        self.network = network
+        self.network_options = network_options
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.optimizer = optimizer
+        self.schedule = schedule
+        self.learning_rate = learning_rate
+        self.annotator_learning_rate = annotator_learning_rate
+        self.weight_decay = weight_decay
+        self.annotator_weight_decay = annotator_weight_decay
+        self.clip_norm = clip_norm
+        self.warm_start = warm_start
+        self.ramp = ramp
+        self.patience = patience
+        self.selection = selection
+        self.validation_fraction = validation_fraction
+        self.standardize = standardize
+        self.input_noise = input_noise
+        self.shift = shift
+        self.flip = flip
+        self.mixup = mixup
+        self.n_heads = n_heads
+        self.device = device
+        self.precision = precision
+        self.compile = compile
+        self.n_workers = n_workers
+        self.checkpoint = checkpoint
+        self.resume = resume
+        self.callbacks = callbacks
+        self.random_state = random_state
+
+    # -- what a method supplies -----------------------------------------------------------------------------
+
+    def _make_head(self, problem: Problem) -> CrowdHead:
+        """Return the method's crowd head for this problem."""
+        raise NotImplementedError
+
+    def _check_parameters(self, problem: Problem) -> None:
+        """Raise for parameters of the method that do not fit."""
+
+    def _settings(self, problem: Problem) -> TrainingSettings:
+        """Return how to train; a method may change what the parameters say."""
+        rate = self.annotator_learning_rate
+        return TrainingSettings(
+            epochs=self.epochs,
+            batch_size=problem.batch_size,
+            optimizer=self.optimizer,
+            schedule=self.schedule,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            annotator_learning_rate=ANNOTATOR_RATE_RATIO * self.learning_rate if rate is None else rate,
+            annotator_weight_decay=self.annotator_weight_decay,
+            clip_norm=self.clip_norm,
+            warm_start=self.warm_start,
+            ramp=self.ramp,
+            patience=self.patience,
+            keep_best=self._selection() != "last",
+            device=self.device,
+            precision=self.precision,
+            compile=self.compile,
+            borrow_stream=not isinstance(self.network, str),
+            augmentation=Augmentation(self.input_noise, self.shift, self.flip, self.mixup),
+            seed=problem.seed,
+            member=problem.member,
+        )
+
+    def _method_name(self) -> str:
+        """Name of the method in the result; by default the class's."""
+        return self.name
+
+    def _selection(self) -> str:
+        """Which epoch is kept; see `selection`."""
+        return self.selection
+
+    def _aligns_classes(self) -> bool:
+        """Whether a wrong permutation of classes is mended, or only reported."""
+        return True
+
+    @property
+    def _posterior_temper(self) -> float:
+        """Exponent of an annotation's evidence in `label_posterior`."""
+        return 1.0
+
+    def _prepare_network(self, network: nn.Module, problem: Problem) -> None:
+        """Change the freshly built network before training, such as by training it on majority votes."""
+
+    # -- scikit-learn ---------------------------------------------------------------------------------------
+
+    @classmethod
+    def _get_param_names(cls) -> list[str]:
+        """Names of all parameters: the method's own and those it passes on as `**training`."""
+        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+        names = {
+            parameter.name
+            for base in cls.__mro__
+            if issubclass(base, CrowdClassifier) and "__init__" in vars(base)
+            for parameter in inspect.signature(base.__init__).parameters.values()
+            if parameter.kind in kinds and parameter.name != "self"
+        }
+        return sorted(names)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Show the whole list of parameters in `help` and editors, though a method only writes its own."""
+        super().__init_subclass__(**kwargs)
+        seen: dict[str, inspect.Parameter] = {}
+        for base in cls.__mro__:
+            if issubclass(base, CrowdClassifier) and "__init__" in vars(base):
+                for name, parameter in inspect.signature(base.__init__).parameters.items():
+                    if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
+                        seen.setdefault(name, parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
+        cls.__signature__ = inspect.Signature(list(seen.values()))
+
+    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
+        """Show the parameters that differ from their defaults."""
+        defaults = inspect.signature(type(self)).parameters
+        changed = [
+            f"{name}={value!r}"
+            for name, value in self.get_params(deep=False).items()
+            if not _same(value, defaults[name].default)
+        ]
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    # -- fit ------------------------------------------------------------------------------------------------
+
+    def fit(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_valid: Any = None,
+        y_valid: Any = None,
+        X_unlabelled: Any = None,
+        items: Sequence[Any] | None = None,
+    ) -> Self:
+        """Train on features and annotations of the same items.
+
+        Parameters
+        ----------
+        X
+            (n_items, n_features) array or data frame, images (n_items, channels, height, width), or a torch Dataset.
+        y
+            `Annotations`, a 2-D array (items x annotators, -1 or NaN for none), or a 1-D array: one annotator's labels.
+        X_valid, y_valid
+            Items for choosing the epoch: with true classes (1-D, by class name) or with `Annotations`.
+        X_unlabelled
+            Further items without annotations; they take part in volume terms over predictions.
+        items
+            Name of each row of X, where rows are not in the order of the annotations' items.
+        """
+        annotations = annotations_of(y)
+        features = self._features(X, reset=True)
+        annotations = matched(annotations, X, n_items_of(features), items)
+        require_learnable(annotations)
+        self._check_common()
+        seed = self._seed()
+        device = choose_device(self.device)
+        self._scaling = self._make_scaling(features)
+        validation, kept = make_validation(
+            self._selection(),
+            annotations,
+            None if X_valid is None else self._items(self._features(X_valid, what="X_valid"), device),
+            y_valid,
+            fraction=self.validation_fraction,
+            seed=seed,
+        )
+        extra = None if X_unlabelled is None else self._features(X_unlabelled, what="X_unlabelled")
+        everything, n_extra = with_unlabelled(features, extra)
+        problem = Problem(
+            annotations=kept,
+            flat=FlatAnnotations.of(kept, extra_items=n_extra),
+            items=self._items(everything, device),
+            batch_size=self._batch_size(n_items_of(everything)),
+            device=device,
+            seed=seed,
+        )
+        self._warnings: list[str] = []
+        self._check_parameters(problem)
+        self._network_name = resolve_network(self.network, problem.items.shape)
+        self._train_all(problem, validation)
+        self._make_result(annotations, self._items(features, device), seed)
+        return self
+
+    def _check_common(self) -> None:
+        if self.selection not in SELECTIONS:
+            raise InvalidParameterError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection!r}.")
+        if isinstance(self.n_heads, bool) or not isinstance(self.n_heads, int) or self.n_heads < 1:
+            raise InvalidParameterError(f"n_heads must be a whole number of at least 1, not {self.n_heads!r}.")
+
+    def _batch_size(self, n_items: int) -> int:
+        if self.batch_size != "auto":
+            return self.batch_size
+        return min(LARGEST_AUTO_BATCH, max(SMALLEST_AUTO_BATCH, n_items // AUTO_BATCHES))
+
+    def _seed(self) -> int:
+        """Return a plain seed; a `RandomState` gives one draw."""
+        if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
+            stream(self.random_state, "check")
+            return int(self.random_state or 0)
+        return int(stream(self.random_state, "random_state").integers(2**31))
+
+    def _features(self, X: Any, *, reset: bool = False, what: str = "X") -> Features:
+        """Check features, and that later ones have the shape of those fitted."""
+        if is_stream(X):
+            return as_features(X, what=what)
+        if np.ndim(X) <= 2 and not isinstance(X, torch.Tensor):
+            X = validate_data(
+                self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=1, ensure_min_features=1
+            )
+        features = as_features(X, what=what)
+        shape = tuple(features.shape[1:])  # type: ignore[union-attr]
+        if reset:
+            self._input_shape = shape
+            self.n_features_in_ = shape[0]
+        elif shape != self._input_shape:
+            raise InvalidParameterError(
+                f"Items of {what} have shape {shape}, but the model was fitted on {self._input_shape}."
+            )
+        return features
+
+    def _make_scaling(self, features: Features) -> InputScaling:
+        if is_stream(features):
+            first = getattr(features, "dataset", features)[0]  # type: ignore[index]
+            self._input_shape = tuple((first[0] if isinstance(first, (tuple, list)) else first).shape)
+            return InputScaling.identity()
+        return InputScaling.of(features) if self.standardize else InputScaling.identity()  # type: ignore[arg-type]
+
+    def _items(self, features: Features, device: torch.device) -> Items:
+        return make_items(features, self._scaling, device, self.n_workers)
+
+    # -- training -------------------------------------------------------------------------------------------
+
+    def _train_all(self, problem: Problem, validation: Validation | None) -> None:
+        self._members: list[Member] = []
+        self.alignments_: list[ClassAlignment] = []
+        self.histories_: list[dict[str, list[float]]] = []
+        self.best_epochs_: list[int | None] = []
+        for place in range(self.n_heads):
+            outcome = self._train_one(replace(problem, member=place), validation)
+            self.interrupted_ = outcome.interrupted
+            if outcome.interrupted:
+                break
+
+    def _train_one(self, problem: Problem, validation: Validation | None) -> Any:
+        network = self._build(problem)
+        head = self._make_head(problem).to(problem.device)
+        settings = self._settings(problem)
+        trainer = Trainer(
+            network,
+            head,
+            problem.items,
+            problem.flat,
+            settings,
+            validate=None if validation is None else validation.bind(network, head, problem.items),
+            callbacks=self.callbacks,
+            checkpoints=self._checkpoints(problem, settings),
+        )
+        outcome = trainer.run()
+        self._keep_member(problem, network, head)
+        self.histories_.append(outcome.history)
+        self.best_epochs_.append(outcome.best_epoch)
+        return outcome
+
+    def _build(self, problem: Problem) -> nn.Module:
+        network = build_network(
+            self._network_name,
+            problem.items.shape,
+            problem.n_classes,
+            options=self.network_options,
+            generator=torch_stream(problem.seed, "weights", problem.member),
+        ).to(problem.device)
+        self._try_network(network, problem)
+        self._prepare_network(network, problem)
+        return network
+
+    def _try_network(self, network: nn.Module, problem: Problem) -> None:
+        """Pass two items through, so that a network that does not fit is refused before training begins."""
+        pair = np.arange(min(2, len(problem.items)))
+        features = next(iter(problem.items.batches([pair], None)))
+        was_training = network.training
+        network.eval()
+        try:
+            with torch.no_grad():
+                outputs = network(features)
+        except RuntimeError as error:
+            raise InvalidParameterError(
+                f"The network does not accept items of shape {tuple(problem.items.shape)}: {error}"
+            ) from error
+        network.train(was_training)
+        check_output(outputs, len(pair), problem.n_classes)
+
+    def _checkpoints(self, problem: Problem, settings: TrainingSettings) -> CheckpointFolder | None:
+        if self.checkpoint is None:
+            return None
+        parameters = {name: value for name, value in self.get_params().items() if name not in NOT_IN_FINGERPRINT}
+        fingerprint = {
+            "method": self.name,
+            "network": self._network_name if isinstance(self._network_name, str) else "user",
+            **{f"parameter {name}": json_ready(value) for name, value in parameters.items()},
+            **{f"setting {name}": json_ready(value) for name, value in asdict(settings).items() if name != "device"},
+            "items": len(problem.items),
+            "features": problem.items.checksum(),
+            "annotations": problem.flat.checksum(),
+            "classes": problem.n_classes,
+            "annotators": problem.n_annotators,
+        }
+        folder = CheckpointFolder(Path(self.checkpoint) / f"head-{problem.member}", fingerprint)
+        if not self.resume:
+            folder.clear()
+        return folder
+
+    def _keep_member(self, problem: Problem, network: nn.Module, head: CrowdHead) -> None:
+        """Examine the class permutation, mend or report it, and store the trained network."""
+        found = head.confusions()
+        confusions = None if found is None else normalize_rows(found.double().cpu().numpy())
+        identity = np.arange(problem.n_classes)
+        member = Member(network, identity, confusions)
+        n_annotated = problem.annotations.n_items
+        probs = mean_class_probs([member], problem.items)[:n_annotated]
+        alignment = examine_alignment(probs, confusions, problem.annotations)
+        if alignment.permuted:
+            self._report_permutation(alignment)
+            if self._aligns_classes():
+                member.order = alignment.order
+                member.confusions = None if confusions is None else confusions[:, alignment.order]
+        self._members.append(member)
+        self.alignments_.append(alignment)
+
+    def _report_permutation(self, alignment: ClassAlignment) -> None:
+        done = "they were put in the annotators' order" if self._aligns_classes() else "they were left as they are"
+        self._warn(
+            f"The network learned the classes in another order than annotators use: predictions agree with "
+            f"{alignment.plain_agreement:.1%} of annotations as they are and {alignment.aligned_agreement:.1%} after "
+            f"alignment; {done}. Check predictions against a few known items, or fit with a smaller strength, a longer "
+            "warm_start or a larger start_diagonal.",
+            IdentifiabilityWarning,
+        )
+
+    def _warn(self, message: str, category: type[Warning]) -> None:
+        self._warnings.append(message)
+        warnings.warn(message, category, stacklevel=4)
+
+    def _make_result(self, annotations: Annotations, items: Items, seed: int) -> None:
+        self.classes_: NameArray = annotations.classes
+        self._annotators = annotations.annotators
+        self._labels_per_annotator = annotations.labels_per_annotator
+        self._confusions = mean_confusions(self._members)
+        class_probs = mean_class_probs(self._members, items)
+        probabilities = class_probs
+        if self._confusions is not None:
+            probabilities = self._posterior_of(class_probs, annotations)
+        self.result_ = FitResult(
+            method=self._method_name(),
+            parameters=self.get_params(),
+            items=annotations.items,
+            annotators=annotations.annotators,
+            classes=annotations.classes,
+            class_probabilities=probabilities,
+            confusions=self._confusions,
+            class_prior=class_probs.mean(axis=0),
+            labels_per_annotator=self._labels_per_annotator,
+            history=self.histories_[0],
+            seed=seed,
+            warnings=tuple(self._warnings),
+        )
+
+    # -- use ------------------------------------------------------------------------------------------------
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "result_"):
+            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit(X, annotations) first.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "result_")
+
+    @property
+    def confusions_(self) -> NDArray[Any] | None:
+        """(n_annotators, true class, given label), rows sum to one; None for methods without."""
+        self._require_fitted()
+        return self._confusions
+
+    @property
+    def annotator_accuracy_(self) -> NDArray[Any] | None:
+        """(n_annotators,) probability that a label is right, for items like those fitted."""
+        self._require_fitted()
+        return self.result_.annotator_accuracy
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities of items by their features alone: (n_items, n_classes), in the order of `classes_`."""
+        self._require_fitted()
+        return mean_class_probs(self._members, self._items(self._features(X), self._predict_device()))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable class of each item, by name; ties go to the class that comes first."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def _predict_device(self) -> torch.device:
+        parameter = next(self._members[0].network.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy where y holds true classes (1-D); `annotation_score` where y is annotations.
+
+        So `GridSearchCV` on annotations chooses by the likelihood of held-out annotations.
+        """
+        if isinstance(y, Annotations) or len(np.shape(y)) == 2:
+            return self.annotation_score(X, y)
+        return float(super().score(X, y, sample_weight))
+
+    def annotation_score(self, X: Any, y: Any) -> float:
+        """Mean log-likelihood of annotations given their items' features; annotators never seen are the average one."""
+        self._require_fitted()
+        features = self._features(X)
+        annotations = matched(self._known(y), X, n_items_of(features))
+        class_probs = mean_class_probs(self._members, self._items(features, self._predict_device()))
+        return evidence.mean_log_likelihood(class_probs, annotations, self._columns(annotations))
+
+    def label_posterior(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Class probabilities given features and annotations: corrected labels of annotated items.
+
+        The classifier's probabilities times each annotator's evidence. Annotators that were not seen in `fit` get the
+        confusion of the crowd's average label; items without annotations get the classifier's probabilities.
+        """
+        self._require_fitted()
+        features = self._features(X)
+        annotations = matched(self._known(y), X, n_items_of(features))
+        class_probs = mean_class_probs(self._members, self._items(features, self._predict_device()))
+        return self._posterior_of(class_probs, annotations)
+
+    def _known(self, y: Any) -> Annotations:
+        """Accept annotations, or a table in which columns are the fitted annotators and labels the class names."""
+        if isinstance(y, Annotations):
+            return y
+        if np.ndim(y) == 2 and np.shape(y)[1] == len(self._annotators):
+            return Annotations.from_dense(y, classes=self.classes_.tolist(), annotator_names=self._annotators.tolist())
+        return as_annotations(y)
+
+    def _columns(self, annotations: Annotations) -> NDArray[np.float64]:
+        if self._confusions is None:
+            raise InvalidParameterError(f"{type(self).__name__} learns no confusion matrices, so it has no evidence.")
+        crowd = evidence.crowd_confusion(self._confusions, self._labels_per_annotator)
+        codes = require_same_classes(annotations, self.classes_)
+        return evidence.log_evidence_columns(annotations, codes, self._annotators, self._confusions, crowd)
+
+    def _posterior_of(self, class_probs: NDArray[Any], annotations: Annotations) -> NDArray[np.float64]:
+        columns = self._columns(annotations)
+        return evidence.posterior(class_probs, annotations, columns, temper=self._posterior_temper)
+
+    def to_module(self) -> nn.Module:
+        """Return a torch module from raw features to class probabilities, scaling and all heads included."""
+        self._require_fitted()
+        return ClassProbabilities(
+            self._scaling, [member.network for member in self._members], [member.order for member in self._members]
+        ).eval()
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there."""
+        self._require_fitted()
+        return storage.save(self, folder)
+
+    @classmethod
+    def load(
+        cls, folder: str | os.PathLike[str], *, network: nn.Module | Callable[..., nn.Module] | None = None
+    ) -> Self:
+        """Read a model that `save` wrote; `network` is needed where it was not one of ours."""
+        model = storage.load_classifier(folder, network=network)
+        if not isinstance(model, cls):
+            raise InvalidParameterError(f"{folder} holds a {type(model).__name__}, not a {cls.__name__}.")
+        return model
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(np.all(value == default)))

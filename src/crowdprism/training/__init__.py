@@ -1,0 +1,34 @@
+"""Training: batches, optimisers, checkpoints and one loop for all methods."""
+
+from __future__ import annotations
+
+from crowdprism.training.augmentation import Augmentation
+from crowdprism.training.checkpoint import CheckpointFolder
+from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
+from crowdprism.training.items import DatasetItems, InputScaling, Items, TensorItems
+from crowdprism.training.loop import Trainer, TrainingOutcome, predict_log_probs
+from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES, RowAdam, make_optimizer, schedule_at
+from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device
+
+__all__ = [
+    "Augmentation",
+    "Callback",
+    "CheckpointFolder",
+    "DatasetItems",
+    "EpochRecord",
+    "FlatAnnotations",
+    "InputScaling",
+    "Items",
+    "OPTIMIZERS",
+    "RowAdam",
+    "SCHEDULES",
+    "TensorItems",
+    "Trainer",
+    "TrainingOutcome",
+    "TrainingSettings",
+    "choose_device",
+    "epoch_order",
+    "make_optimizer",
+    "predict_log_probs",
+    "schedule_at",
+]

@@ -1,0 +1,143 @@
+"""Checkpoints: one folder per epoch with tensors (safetensors) and a record (JSON), put in place by one rename.
+
+Whatever moment a run is killed at, the newest complete folder is the state at the end of an epoch. All random
+streams depend on seed, member and epoch alone, so they need no state of their own, and a resumed run ends with the
+same bits as one that was never interrupted.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from crowdprism.errors import CheckpointMismatchError, ResultFormatError
+
+PREFIX = "epoch-"
+SCHEMA = 1
+
+
+@dataclass
+class Checkpoint:
+    """State at the end of an epoch: tensors by name, and a record of plain numbers."""
+
+    tensors: dict[str, Tensor]
+    record: dict[str, Any] = field(default_factory=dict)
+
+
+class CheckpointFolder:
+    """Where one run keeps its checkpoints; only the newest is kept.
+
+    Parameters
+    ----------
+    folder
+        Made if needed.
+    fingerprint
+        What must be equal for a run to resume: settings, data, shapes.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
+        self.folder = Path(folder)
+        self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
+
+    def save(self, epoch: int, checkpoint: Checkpoint) -> Path:
+        """Write the state after `epoch` epochs; older checkpoints are removed once the new one stands."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        target = self.folder / f"{PREFIX}{epoch:06d}"
+        fresh = Path(tempfile.mkdtemp(prefix=".writing.", dir=self.folder))
+        try:
+            plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
+            save_file(plain, fresh / "state.safetensors")
+            record = {"schema": SCHEMA, "fingerprint": self.fingerprint, **checkpoint.record}
+            (fresh / "state.json").write_text(json.dumps(record), encoding="utf-8")
+            for path in fresh.iterdir():
+                _to_disk(path)
+            if target.exists():
+                shutil.rmtree(target)
+            os.replace(fresh, target)
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+        for old in self._complete():
+            if old != target:
+                shutil.rmtree(old, ignore_errors=True)
+        return target
+
+    def latest(self) -> Checkpoint | None:
+        """Read the newest checkpoint, or return None where there is none; one of another run is an error."""
+        complete = self._complete()
+        if not complete:
+            return None
+        newest = complete[-1]
+        try:
+            record = json.loads((newest / "state.json").read_text(encoding="utf-8"))
+            tensors = load_file(newest / "state.safetensors")
+            self._compare(record["fingerprint"])
+        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            raise ResultFormatError(
+                f"The checkpoint {newest} is damaged: {type(error).__name__}: {error}. "
+                "Remove it, or pass resume=False to start afresh."
+            ) from error
+        return Checkpoint(tensors, record)
+
+    def clear(self) -> None:
+        """Remove all checkpoints of this run."""
+        for path in self._complete():
+            shutil.rmtree(path, ignore_errors=True)
+
+    def _complete(self) -> list[Path]:
+        """Complete checkpoints, oldest first; a folder that was still being written does not count."""
+        if not self.folder.is_dir():
+            return []
+        return sorted(path for path in self.folder.iterdir() if path.name.startswith(PREFIX))
+
+    def _compare(self, stored: Mapping[str, Any]) -> None:
+        names = sorted(set(stored) | set(self.fingerprint))
+        differing = [name for name in names if stored.get(name) != self.fingerprint.get(name)]
+        if not differing:
+            return
+        told = "; ".join(f"{name} was {stored.get(name)!r}, now {self.fingerprint.get(name)!r}" for name in differing)
+        raise CheckpointMismatchError(
+            f"The checkpoint in {self.folder} belongs to another run: {told}. "
+            "Use the same settings and data, another folder, or resume=False to start afresh."
+        )
+
+
+def _to_disk(path: Path) -> None:
+    """Make sure the bytes are on disk before the folder takes its final name."""
+    with open(path, "rb") as handle:
+        os.fsync(handle.fileno())
+
+
+def named_tensors(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Put a prefix before each name."""
+    return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
+
+
+def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors whose names begin with the prefix, without it."""
+    start = f"{prefix}."
+    return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
+
+
+def optimizer_tensors(optimizer: Any) -> dict[str, Tensor]:
+    """Return a torch optimiser's state as named tensors; its groups follow from the settings."""
+    state = optimizer.state_dict()["state"]
+    return {f"{place}.{name}": value for place, entries in state.items() for name, value in entries.items()}
+
+
+def load_optimizer(optimizer: Any, tensors: Mapping[str, Tensor]) -> None:
+    """Put back what `optimizer_tensors` returned."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for name, value in tensors.items():
+        place, entry = name.split(".", 1)
+        state.setdefault(int(place), {})[entry] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,333 @@
+"""The training loop: epochs, steps, validation, checkpoints. It knows nothing of particular methods.
+
+The ladder is `Trainer.run` -> `_epoch` -> `_step`. What a method is lives in its `CrowdHead`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from crowdprism.errors import CrowdprismWarning, TrainingError
+from crowdprism.networks.batch import Batch
+from crowdprism.networks.build import global_stream
+from crowdprism.networks.crowd_head import CrowdHead
+from crowdprism.networks.dropout import set_generator
+from crowdprism.networks.epoch_view import EpochView
+from crowdprism.progress import progress
+from crowdprism.seeding import stream, torch_stream
+from crowdprism.training.augmentation import Augmenter
+from crowdprism.training.checkpoint import (
+    Checkpoint,
+    CheckpointFolder,
+    load_optimizer,
+    named_tensors,
+    optimizer_tensors,
+    without_prefix,
+)
+from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
+from crowdprism.training.items import Items
+from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
+from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device
+
+EVALUATION_BATCH = 1024
+
+
+@dataclass
+class TrainingOutcome:
+    """What a run returns besides the trained modules: history by epoch, the best epoch, how it ended."""
+
+    history: dict[str, list[float]] = field(default_factory=dict)
+    best_epoch: int | None = None
+    best_value: float | None = None
+    interrupted: bool = False
+    finished: bool = False
+    epochs_done: int = 0
+
+
+@torch.no_grad()
+def predict_log_probs(network: nn.Module, items: Items, batch_size: int = EVALUATION_BATCH) -> Tensor:
+    """Return log class probabilities of all items in order, in evaluation mode: (n_items, n_classes) on the CPU."""
+    was_training = network.training
+    network.eval()
+    order = np.array_split(np.arange(len(items)), max(1, -(-len(items) // batch_size)))
+    try:
+        parts = [torch.log_softmax(network(features).float(), dim=-1).cpu() for features in items.batches(order, None)]
+    finally:
+        network.train(was_training)
+    return torch.cat(parts)
+
+
+class Trainer:
+    """Trains a network with a crowd head on items and their annotations.
+
+    Parameters
+    ----------
+    validate
+        Called after each epoch; returns a figure of which larger is better.
+    callbacks
+        Called with an `EpochRecord` after each epoch; one that returns True ends training.
+    checkpoints
+        Where to keep the state after each epoch. A run resumes from what is there.
+    """
+
+    def __init__(
+        self,
+        network: nn.Module,
+        head: CrowdHead,
+        items: Items,
+        annotations: FlatAnnotations,
+        settings: TrainingSettings,
+        *,
+        validate: Callable[[], float] | None = None,
+        callbacks: Sequence[Callback] = (),
+        checkpoints: CheckpointFolder | None = None,
+    ) -> None:
+        settings.check()
+        self.settings = settings
+        self.device = choose_device(settings.device)
+        self.network, self.head = network.to(self.device), head.to(self.device)
+        self.items, self.annotations = items, annotations
+        self.validate, self.callbacks, self.checkpoints = validate, callbacks, checkpoints
+        self.outcome = TrainingOutcome()
+        self._forward: Callable[[Tensor], Tensor] = torch.compile(network) if settings.compile else network
+        self._best: dict[str, Tensor] = {}
+        self._bar_note = ""  # loss parts and validation figure of the last epoch
+        self._n_batches = len(epoch_order(len(items), settings.batch_size, stream(0, ""), even=settings.even_batches))
+        self._make_optimizers()
+
+    def _make_optimizers(self) -> None:
+        s = self.settings
+        self.optimizer = make_optimizer(
+            s.optimizer,
+            [
+                (self.network.parameters(), s.learning_rate, s.weight_decay),
+                (self.head.parameters(), s.annotator_learning_rate, s.annotator_weight_decay),
+            ],
+        )
+        self.rows = RowAdam(
+            self.head.tables,
+            name=s.optimizer,
+            learning_rate=s.annotator_learning_rate,
+            weight_decay=s.annotator_weight_decay,
+        )
+
+    # -- run ------------------------------------------------------------------------------------------------
+
+    def run(self) -> TrainingOutcome:
+        """Train to the end, or until patience, a callback or Ctrl-C ends it; then restore the best epoch if asked."""
+        self._resume()
+        total = self.settings.epochs * self._n_batches
+        name = "training" if not self.settings.member else f"training {self.settings.member + 1}"
+        with progress(name, total=total) as bar:
+            bar.advance(self.outcome.epochs_done * self._n_batches)
+            try:
+                while not self.outcome.finished:
+                    self._one_epoch(bar)
+            except KeyboardInterrupt:
+                self.outcome.interrupted = True
+                warnings.warn(
+                    f"Training was interrupted after {self.outcome.epochs_done} of {self.settings.epochs} epochs; "
+                    "the best weights so far are kept.",
+                    CrowdprismWarning,
+                    stacklevel=2,
+                )
+            except torch.OutOfMemoryError as error:
+                raise TrainingError(
+                    f"A batch of {self.settings.batch_size} items did not fit in the memory of {self.device}. "
+                    f"Try batch_size={max(1, self.settings.batch_size // 2)}, or precision='bfloat16'."
+                ) from error
+        self._finish()
+        return self.outcome
+
+    def _one_epoch(self, bar: Any) -> None:
+        epoch = self.outcome.epochs_done
+        parts = self._epoch(epoch, bar)
+        if type(self.head).end_epoch is not CrowdHead.end_epoch:
+            self.head.end_epoch(self._view(epoch))
+            self.head.forget()
+        validation = None if self.validate is None else float(self.validate())
+        self._note(epoch, parts, validation)
+        stop = self._tell(epoch, parts, validation)
+        self.outcome.finished = stop or self.outcome.epochs_done >= self.settings.epochs or self._out_of_patience()
+        if self.checkpoints is not None:
+            self.checkpoints.save(self.outcome.epochs_done, self._state())
+
+    def _finish(self) -> None:
+        set_generator(self.network, None)
+        self.head.forget()
+        if self.settings.keep_best and self._best:
+            self._load_modules(self._best)
+        self.network.eval()
+
+    # -- epoch and step -------------------------------------------------------------------------------------
+
+    def _epoch(self, epoch: int, bar: Any) -> dict[str, float]:
+        """Take one pass over the items; return the mean loss parts."""
+        s = self.settings
+        self.network.train()
+        self.head.train()
+        self.head.start_epoch(epoch)
+        own = torch_stream(s.seed, "network", s.member, epoch, device=str(self.device))
+        set_generator(self.network, own)
+        lent = torch_stream(s.seed, "lent", s.member, epoch)
+        augment = Augmenter(s.augmentation, s.seed, s.member, epoch, self.device) if s.augmentation.any else None
+        order = epoch_order(
+            len(self.items), s.batch_size, stream(s.seed, "shuffle", s.member, epoch), even=s.even_batches
+        )
+        sums: dict[str, float] = {}
+        counted = 0.0
+        loading = torch_stream(s.seed, "loading", s.member, epoch)
+        for place, features in enumerate(self.items.batches(order, loading)):
+            batch = self.annotations.batch(order[place], features)
+            if augment is not None:
+                batch = augment(batch)
+            values = self._step(batch, epoch, place, lent)
+            counted += batch.count
+            for name, value in values.items():
+                sums[name] = sums.get(name, 0.0) + value * (batch.count if name == "data" else 1.0)
+            bar.advance(note=self._bar_note)
+        means = {name: value / (counted if name == "data" else len(order)) for name, value in sums.items()}
+        means["total"] = sum(means.values())
+        return means
+
+    def _step(self, batch: Batch, epoch: int, place: int, lent: torch.Generator) -> dict[str, float]:
+        """Take one optimiser step; return the mean data loss and each penalty."""
+        s = self.settings
+        step, total = epoch * self._n_batches + place, s.epochs * self._n_batches
+        with self._stream(lent), self._autocast():
+            outputs = self._forward(batch.features)
+        log_probs = torch.log_softmax(outputs.float(), dim=-1)
+        data = self.head.loss(log_probs, batch) / self.head.count(batch)
+        factor = s.penalty_factor(step, total)
+        penalties = self.head.penalties(log_probs, batch) if factor else {}
+        loss = data
+        values = {"data": data.item()}
+        for name, term in penalties.items():
+            loss = loss + factor * term
+            values[name] = factor * term.item()
+        self._require_finite(values, epoch, place)
+        if self.optimizer is not None:
+            self.optimizer.zero_grad(set_to_none=True)
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
+        self._update(schedule_at(s.schedule, step, total))
+        self.head.after_step(batch)
+        self.head.forget()
+        return values
+
+    def _update(self, schedule: tuple[float, float | None]) -> None:
+        if self.settings.clip_norm is not None:
+            self._clip(self.settings.clip_norm)
+        for optimizer in (self.optimizer, self.rows):
+            if optimizer is not None:
+                set_rate(optimizer, *schedule)
+                optimizer.step()
+
+    def _clip(self, largest: float) -> None:
+        """Scale all gradients together so that their common norm is at most `largest`."""
+        parameters = [*self.network.parameters(), *self.head.parameters()]
+        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None] + self.rows.gradients()
+        norm = torch.nn.utils.get_total_norm(gradients)
+        scale = (largest / (norm + 1e-6)).clamp_max(1.0)
+        for gradient in gradients:
+            gradient.mul_(scale)
+
+    def _stream(self, lent: torch.Generator) -> AbstractContextManager[None]:
+        return global_stream(lent, self.device) if self.settings.borrow_stream else nullcontext()
+
+    def _autocast(self) -> AbstractContextManager[Any]:
+        if self.settings.precision == "float32":
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=torch.bfloat16)
+
+    def _require_finite(self, values: dict[str, float], epoch: int, place: int) -> None:
+        if all(np.isfinite(value) for value in values.values()):
+            return
+        told = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+        stays = (
+            ""
+            if self.checkpoints is None
+            else f" The checkpoint of the last good epoch stays in {self.checkpoints.folder}."
+        )
+        raise TrainingError(
+            f"The loss is not finite at step {place + 1} of epoch {epoch + 1}: {told}. No weight was changed by this "
+            f"step.{stays} Try a smaller learning_rate, clip_norm=1.0, or look for extreme values in X."
+        )
+
+    # -- after an epoch -------------------------------------------------------------------------------------
+
+    def _view(self, epoch: int) -> EpochView:
+        flat = self.annotations
+        item, annotator, label = (
+            torch.from_numpy(codes).to(self.device) for codes in (flat.item, flat.annotator, flat.label)
+        )
+        weight = None if flat.weight is None else torch.from_numpy(flat.weight.copy()).to(self.device)
+        evaluate = lambda: predict_log_probs(self.network, self.items).to(self.device)  # noqa: E731
+        return EpochView(epoch, item, annotator, label, weight, self.network, evaluate)
+
+    def _note(self, epoch: int, parts: dict[str, float], validation: float | None) -> None:
+        """Write the history, and keep the weights if this epoch is the best so far."""
+        history = self.outcome.history
+        for name in sorted(set(parts) | {name for name in history if name != "validation"}):
+            past = history.setdefault(name, [0.0] * epoch)  # a penalty that only now begins was 0 before
+            past.append(parts.get(name, 0.0))
+        if validation is not None:
+            history.setdefault("validation", []).append(validation)
+            best = self.outcome.best_value
+            if best is None or validation >= best or (np.isnan(best) and not np.isnan(validation)):
+                self.outcome.best_value, self.outcome.best_epoch = validation, epoch
+                if self.settings.keep_best:
+                    self._best = {name: tensor.detach().clone() for name, tensor in self._modules().items()}
+        self.outcome.epochs_done = epoch + 1
+
+    def _tell(self, epoch: int, parts: dict[str, float], validation: float | None) -> bool:
+        s = self.settings
+        rate = (
+            s.learning_rate * schedule_at(s.schedule, (epoch + 1) * self._n_batches - 1, s.epochs * self._n_batches)[0]
+        )
+        record = EpochRecord(epoch, s.epochs, dict(parts), validation, rate, self.outcome.best_epoch, s.member)
+        shown = "" if validation is None else f" valid {validation:.4f}"
+        self._bar_note = " ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total") + shown
+        answers = [callback(record) for callback in self.callbacks]
+        return any(answer is True for answer in answers)
+
+    def _out_of_patience(self) -> bool:
+        if self.settings.patience is None or self.outcome.best_epoch is None:
+            return False
+        return self.outcome.epochs_done - 1 - self.outcome.best_epoch >= self.settings.patience
+
+    # -- state ----------------------------------------------------------------------------------------------
+
+    def _modules(self) -> dict[str, Tensor]:
+        return named_tensors("network", self.network.state_dict()) | named_tensors("head", self.head.state_dict())
+
+    def _load_modules(self, tensors: dict[str, Tensor]) -> None:
+        self.network.load_state_dict(without_prefix("network", tensors))
+        self.head.load_state_dict(without_prefix("head", tensors))
+        self.head.forget()
+
+    def _state(self) -> Checkpoint:
+        tensors = self._modules() | named_tensors("rows", self.rows.state()) | named_tensors("best", self._best)
+        if self.optimizer is not None:
+            tensors |= named_tensors("optimizer", optimizer_tensors(self.optimizer))
+        return Checkpoint(tensors, {"outcome": asdict(self.outcome)})
+
+    def _resume(self) -> None:
+        stored = None if self.checkpoints is None else self.checkpoints.latest()
+        if stored is None:
+            return
+        self._load_modules(stored.tensors)
+        self._best = {name: tensor.to(self.device) for name, tensor in without_prefix("best", stored.tensors).items()}
+        rows = without_prefix("rows", stored.tensors)
+        self.rows.load_state({name: tensor.to(self.device) for name, tensor in rows.items()})
+        if self.optimizer is not None:
+            load_optimizer(self.optimizer, without_prefix("optimizer", stored.tensors))
+        self.outcome = TrainingOutcome(**stored.record["outcome"])
