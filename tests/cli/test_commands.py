@@ -166,3 +166,11 @@ def test_the_demo_runs_and_finds_the_spammers(run) -> None:
     suspects = [person["annotator"].rsplit("-", 1)[0] for person in record["unreliable"]]
     assert suspects.count("spammer") == 8
     assert "adversary" in suspects
+
+
+@pytest.mark.filterwarnings("always")
+def test_warnings_are_sentences_on_standard_error(run, tmp_path: Path) -> None:
+    (tmp_path / "apart.csv").write_text("item,annotator,label\n1,ann,a\n1,bob,b\n2,cy,a\n2,dee,a\n")
+    outcome = run("info", tmp_path / "apart.csv")
+    assert "warning: The crowd falls apart" in outcome.err
+    assert ".py" not in outcome.err

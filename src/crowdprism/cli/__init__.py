@@ -14,10 +14,13 @@ INTERRUPTED = 130
 
 def main() -> None:
     """Run the command line and exit."""
+    import warnings
+
     from crowdprism.cli.app import app
-    from crowdprism.cli.screen import say_error
+    from crowdprism.cli.screen import say_error, say_warning
     from crowdprism.errors import CrowdprismError
 
+    warnings.showwarning = say_warning
     try:
         app()
     except CrowdprismError as error:

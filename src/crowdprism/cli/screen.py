@@ -39,6 +39,14 @@ def say_error(text: str) -> None:
     console(stderr=True).print(Text("error: ", style="bold red") + Text(text))
 
 
+def say_warning(message: Warning | str, *place: object, **more: object) -> None:
+    """Show a Python warning as a sentence, without the place in our code that raised it."""
+    if not _quiet:
+        from rich.text import Text
+
+        console(stderr=True).print(Text("warning: ", style="bold yellow") + Text(str(message)))
+
+
 def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Print a compact table on standard output; numbers to the right, names as plain text."""
     from rich import box
