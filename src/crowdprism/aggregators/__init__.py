@@ -6,10 +6,19 @@ from typing import Any
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.dawid_skene import DawidSkene, FastDawidSkene
+from crowdprism.aggregators.ebcc import EBCC
+from crowdprism.aggregators.glad import GLAD
+from crowdprism.aggregators.ibcc import IBCC
 from crowdprism.aggregators.kos import KOS
+from crowdprism.aggregators.mace import MACE
 from crowdprism.aggregators.majority_vote import MajorityVote
 from crowdprism.aggregators.mmsr import MMSR
+from crowdprism.aggregators.multispa import MultiSPA, MultiSPAKL
+from crowdprism.aggregators.one_coin import OneCoin
+from crowdprism.aggregators.spectral_em import SpectralEM
+from crowdprism.aggregators.symnmf import SymNMF
 from crowdprism.aggregators.weighted_vote import WeightedVote
+from crowdprism.aggregators.zencrowd import ZenCrowd
 from crowdprism.errors import InvalidParameterError
 
 AGGREGATORS: dict[str, type[Aggregator]] = {
@@ -17,8 +26,18 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
     "weighted-vote": WeightedVote,
     "dawid-skene": DawidSkene,
     "fast-dawid-skene": FastDawidSkene,
+    "one-coin": OneCoin,
+    "zencrowd": ZenCrowd,
+    "glad": GLAD,
+    "mace": MACE,
+    "ibcc": IBCC,
+    "ebcc": EBCC,
     "kos": KOS,
     "mmsr": MMSR,
+    "spectral-em": SpectralEM,
+    "multispa": MultiSPA,
+    "multispa-kl": MultiSPAKL,
+    "symnmf": SymNMF,
 }
 
 
@@ -35,4 +54,24 @@ def make_aggregator(name: str, **params: Any) -> Aggregator:
     return AGGREGATORS[name](**params)
 
 
-__all__ = ["AGGREGATORS", "Aggregator", "KOS", "MMSR", "MajorityVote", "WeightedVote", "make_aggregator"]
+__all__ = [
+    "AGGREGATORS",
+    "Aggregator",
+    "DawidSkene",
+    "EBCC",
+    "FastDawidSkene",
+    "GLAD",
+    "IBCC",
+    "KOS",
+    "MACE",
+    "MMSR",
+    "MajorityVote",
+    "MultiSPA",
+    "MultiSPAKL",
+    "OneCoin",
+    "SpectralEM",
+    "SymNMF",
+    "WeightedVote",
+    "ZenCrowd",
+    "make_aggregator",
+]

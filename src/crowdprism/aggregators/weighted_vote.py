@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
-from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.annotations import Annotations
 from crowdprism.confusion import confusion_counts, normalize_rows
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult
@@ -51,7 +51,7 @@ def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.fl
     return np.round(totals, TIE_DIGITS)
 
 
-class WeightedVote(Aggregator):
+class WeightedVote(IncrementalAggregator):
     """Vote in which annotators count by their agreement with the vote itself: once (Wawa) or repeatedly.
 
     The skill of an annotator is the share of labels that agree with the current answer; where several classes tie
@@ -75,21 +75,14 @@ class WeightedVote(Aggregator):
     """
 
     name: ClassVar[str] = "weighted-vote"
-    _seen: Annotations | None = None
 
     def __init__(self, iterations: int = 1, tolerance: float = 1e-6) -> None:
         self.iterations = iterations
         self.tolerance = tolerance
 
-    def partial_fit(self, annotations: Any, y: None = None) -> Self:
-        """Add annotations to those seen before; the result equals a fit on all of them together."""
-        more = as_annotations(annotations)
-        return self.fit(more if self._seen is None else self._seen.concat(more))
-
     def _aggregate(self, annotations: Annotations) -> FitResult:
         if self.iterations < 1:
             raise InvalidParameterError(f"iterations must be at least 1, not {self.iterations}.")
-        self._seen = annotations
         unknown = 1 / annotations.n_classes
         skills = np.ones(annotations.n_annotators)
         step, changes = 1.0, []

@@ -1,0 +1,298 @@
+"""SpectralEM: a method-of-moments start for Dawid-Skene EM (Zhang, Chen, Zhou and Jordan 2014).
+
+Annotators are split into three groups. The groups' mean responses are three views of the true class, independent
+given it; second and third moments of the views determine the groups' confusions without any starting guess.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.spectral_start import (
+    MomentAggregator,
+    probability_rows,
+    vote_start,
+)
+from crowdprism.annotations import Annotations
+from crowdprism.co_labels import response_matrix
+from crowdprism.confusion import class_alignment
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.fit_result import FitResult
+from crowdprism.progress import progress
+from crowdprism.seeding import stream
+
+GROUPS = 3
+ITEMS_PER_CLASS = 10  # fewest items seen by all groups, per class; below it third moments are mostly noise
+LEAST_SINGULAR = 1e-3  # of the second moment, relative to the largest: below it two classes look the same
+ITEMS_AT_ONCE = 2**14  # third moments are summed over this many items at a time
+MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean products of the three views' responses; views a, b, c are the axes in this order.
+
+    Attributes
+    ----------
+    pairs
+        `pairs[a, b]` is the (label of view a, label of view b) matrix, for a and b different.
+    triple
+        (label of view 0, label of view 1, label of view 2)
+    """
+
+    pairs: dict[tuple[int, int], NDArray[np.float64]]
+    triple: NDArray[np.float64]
+
+
+def moments_of(views: NDArray[Any]) -> Moments:
+    """Moments of responses (view, item, label), each view's rows summing to one.
+
+    Examples
+    --------
+    >>> moments_of(np.eye(2)[None].repeat(3, axis=0)).triple[0].tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
+    """
+    n_items, n_classes = views.shape[1:]
+    pairs = {(a, b): views[a].T @ views[b] / n_items for a in range(GROUPS) for b in range(GROUPS) if a != b}
+    triple = np.zeros((n_classes * n_classes, n_classes))
+    for begin in range(0, n_items, ITEMS_AT_ONCE):
+        first, second, third = views[:, begin : begin + ITEMS_AT_ONCE]
+        triple += (first[:, :, None] * second[:, None, :]).reshape(len(first), -1).T @ third
+    return Moments(pairs, triple.reshape(n_classes, n_classes, n_classes) / n_items)
+
+
+def view_confusion(
+    moments: Moments, view: int, *, restarts: int, iterations: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Confusion rows (true class, given label) of one view and the class shares, classes in no particular order.
+
+    The other two views are carried over to this one (Zhang et al. 2014, equation 6), which makes the moments
+    symmetric; whitening turns the third one into an orthogonal tensor, whose eigenvectors are the rows.
+    """
+    a, b = (other for other in range(GROUPS) if other != view)
+    carry_a = moments.pairs[view, b] @ np.linalg.pinv(moments.pairs[a, b], rcond=LEAST_SINGULAR)
+    carry_b = moments.pairs[view, a] @ np.linalg.pinv(moments.pairs[b, a], rcond=LEAST_SINGULAR)
+    second = carry_a @ moments.pairs[a, b] @ carry_b.T
+    values, vectors = np.linalg.eigh((second + second.T) / 2)
+    values = np.abs(values)
+    require_rank(values)
+    whiten = vectors / np.sqrt(values)
+    color = vectors * np.sqrt(values)
+    triple = np.moveaxis(moments.triple, (a, b, view), (0, 1, 2))
+    third = np.einsum("xyz,xi,yj,zk->ijk", triple, carry_a.T @ whiten, carry_b.T @ whiten, whiten, optimize=True)
+    eigenvalues, eigenvectors = tensor_eigenvectors(
+        symmetric_part(third), restarts=restarts, iterations=iterations, rng=rng
+    )
+    rows = eigenvalues[:, None] * (eigenvectors @ color.T)
+    return rows, 1 / np.square(eigenvalues)
+
+
+def symmetric_part(tensor: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean of a third-order tensor over the orders of its axes."""
+    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    return np.asarray(sum(np.transpose(tensor, order) for order in orders) / len(orders))
+
+
+def tensor_eigenvectors(
+    tensor: NDArray[Any], *, restarts: int, iterations: int, rng: np.random.Generator
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvalues (n,) and eigenvectors (n, dimension) of a symmetric orthogonal tensor, by power iteration.
+
+    From each of many starts the power iteration runs; the best is polished and its part taken off the tensor.
+    """
+    size = len(tensor)
+    rest = np.array(tensor, dtype=np.float64)
+    values, vectors = np.empty(size), np.empty((size, size))
+    for found in range(size):
+        points = rng.normal(size=(restarts, size))
+        points /= np.linalg.norm(points, axis=1, keepdims=True)
+        points = power_iterations(rest, points, iterations)
+        best = np.argmax(np.einsum("ijk,ri,rj,rk->r", rest, points, points, points, optimize=True))
+        vector = power_iterations(rest, points[best : best + 1], iterations)[0]
+        value = float(np.einsum("ijk,i,j,k->", rest, vector, vector, vector))
+        require_positive(value, found, size)
+        values[found], vectors[found] = value, vector
+        rest -= value * np.einsum("i,j,k->ijk", vector, vector, vector)
+    return values, vectors
+
+
+def power_iterations(tensor: NDArray[Any], points: NDArray[Any], iterations: int) -> NDArray[np.float64]:
+    """Repeat point <- tensor(., point, point), scaled to length one, for each row of `points`."""
+    size = len(tensor)
+    flat = tensor.reshape(size, size * size)
+    for _ in range(iterations):
+        products = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1) @ flat.T
+        lengths = np.linalg.norm(products, axis=1, keepdims=True)
+        points = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1.0), points)
+    return points
+
+
+def require_rank(values: NDArray[Any]) -> None:
+    """Refuse a second moment in which fewer classes show than there are."""
+    largest = values.max(initial=0.0)
+    shown = int((values > LEAST_SINGULAR * largest).sum()) if largest > 0 else 0
+    if shown < len(values):
+        raise UnsuitableDataError(
+            f"SpectralEM: the groups' responses tell only {shown} of {len(values)} classes apart (a class that "
+            "nobody uses, or too few items with labels of all three groups). Use dawid-skene, or drop the class."
+        )
+
+
+def require_positive(value: float, found: int, size: int) -> None:
+    """Refuse a third moment that noise has robbed of its structure."""
+    if not value > 0:
+        raise UnsuitableDataError(
+            f"SpectralEM: third moments yield {found} of {size} classes before they are all noise; more items with "
+            "labels of all three groups are needed. Use dawid-skene."
+        )
+
+
+def three_groups(annotations: Annotations) -> NDArray[np.int64]:
+    """(n_annotators,) group of each annotator: dealt out in turn, from the most to the fewest annotations."""
+    rank = np.argsort(np.argsort(-annotations.labels_per_annotator, kind="stable"), kind="stable")
+    return rank % GROUPS
+
+
+def group_responses(annotations: Annotations, group: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean one-hot label of each group on each item (group, item, label); zero where a group gave none."""
+    from scipy.sparse import csr_array
+
+    n_classes, n_annotators = annotations.n_classes, annotations.n_annotators
+    column = (group[:, None] * n_classes + np.arange(n_classes)).reshape(-1)
+    gather = csr_array(
+        (np.ones(len(column)), (np.arange(len(column)), column)), shape=(n_annotators * n_classes, GROUPS * n_classes)
+    )
+    sums = (response_matrix(annotations) @ gather).toarray().reshape(annotations.n_items, GROUPS, n_classes)
+    totals = sums.sum(axis=2, keepdims=True)
+    return np.ascontiguousarray((sums / np.where(totals > 0, totals, 1.0)).transpose(1, 0, 2))
+
+
+def require_few_classes(n_classes: int) -> None:
+    """Refuse more classes than third moments can be estimated for."""
+    if n_classes > MAX_CLASSES:
+        raise UnsuitableDataError(
+            f"SpectralEM uses moments with n_classes^3 entries; {n_classes} classes are more than {MAX_CLASSES}. "
+            "Use dawid-skene."
+        )
+
+
+def require_triples(annotations: Annotations, n_covered: int) -> None:
+    """Refuse where too few items have labels of all three groups."""
+    needed = ITEMS_PER_CLASS * annotations.n_classes
+    active = int((annotations.labels_per_annotator > 0).sum())
+    if active < GROUPS or n_covered < needed:
+        raise UnsuitableDataError(
+            f"SpectralEM compares three groups of annotators on the same items: {n_covered} of {annotations.n_items} "
+            f"items have labels of all three groups and at least {needed} are needed ({ITEMS_PER_CLASS} per class); "
+            f"{active} annotators are active. Use dawid-skene, or majority-vote."
+        )
+
+
+def individual_confusions(
+    annotations: Annotations,
+    group: NDArray[Any],
+    responses: NDArray[Any],  # (group, item, label)
+    group_confusions: NDArray[Any],  # (group, true class, given label)
+    prior: NDArray[Any],
+) -> NDArray[np.float64]:
+    """Each annotator's confusion from the responses of the two groups the annotator is not in: least squares.
+
+    The joint label shares of an annotator and a group are confusion' diag(prior) group_confusion.
+    """
+    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    table = response_matrix(annotations)
+    joint = np.empty((GROUPS, n_annotators, n_classes, n_classes))
+    for other in range(GROUPS):
+        sums = np.asarray(table.T @ responses[other]).reshape(n_annotators, n_classes, n_classes)
+        totals = sums.sum(axis=(1, 2), keepdims=True)
+        joint[other] = sums / np.where(totals > 0, totals, 1.0)
+    rows = np.empty((n_annotators, n_classes, n_classes))
+    for own in range(GROUPS):
+        members = group == own
+        others = [other for other in range(GROUPS) if other != own]
+        design = np.concatenate([prior[:, None] * group_confusions[other] for other in others], axis=1)
+        seen = np.concatenate([joint[other][members] for other in others], axis=2)
+        rows[members] = np.swapaxes(seen @ np.linalg.pinv(design), 1, 2)
+    return rows
+
+
+class SpectralEM(MomentAggregator):
+    """Dawid-Skene EM that starts from moments of three groups of annotators instead of a vote.
+
+    Needs many items that three annotators or more labelled. Class order comes from the vote shares.
+
+    Parameters
+    ----------
+    em_rounds
+        Rounds of EM after the estimate; 0 takes the estimate as it is.
+    prior_strength
+        Pseudo-annotations per confusion row in EM, as in `DawidSkene`.
+    restarts, power_steps
+        Starts of the tensor power method, and iterations of each.
+    random_state
+        Seed of those starts.
+
+    Examples
+    --------
+    >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
+    >>> truth = np.arange(300) % 3
+    >>> a = simulate_annotations(truth, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
+    >>> float((SpectralEM().fit(a).result_.labels() == truth).mean()) > 0.95
+    True
+    """
+
+    name: ClassVar[str] = "spectral-em"
+
+    def __init__(
+        self,
+        em_rounds: int = 10,
+        prior_strength: float = 1.0,
+        restarts: int = 100,
+        power_steps: int = 100,
+        random_state: int = 0,
+    ) -> None:
+        self.em_rounds = em_rounds
+        self.prior_strength = prior_strength
+        self.restarts = restarts
+        self.power_steps = power_steps
+        self.random_state = random_state
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        self._check_stage()
+        if self.restarts < 1 or self.power_steps < 1:
+            raise InvalidParameterError(
+                f"restarts and power_steps must be at least 1, not {self.restarts} and {self.power_steps}."
+            )
+        group = three_groups(annotations)
+        require_few_classes(annotations.n_classes)
+        responses = group_responses(annotations, group)
+        covered = responses.any(axis=2).all(axis=0)
+        require_triples(annotations, int(covered.sum()))
+        votes = vote_start(annotations)
+        moments = moments_of(responses[:, covered])
+        group_confusions, prior = self._group_confusions(moments, votes.pooled)
+        rows = individual_confusions(annotations, group, responses, group_confusions, prior)
+        alone = np.abs(rows).sum(axis=(1, 2)) == 0  # no item in common with the other groups
+        confusions = np.where(alone[:, None, None], votes.confusions, probability_rows(rows))
+        return self._finish(annotations, confusions, prior, pooled=votes.pooled)
+
+    def _group_confusions(
+        self, moments: Moments, reference: NDArray[Any]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Confusions of the three groups with classes in the reference's order, and the mean class prior."""
+        confusions, priors = [], []
+        with progress("SpectralEM", total=GROUPS) as bar:
+            for view in range(GROUPS):
+                rng = stream(self.random_state, "tensor power", view)
+                rows, shares = view_confusion(
+                    moments, view, restarts=self.restarts, iterations=self.power_steps, rng=rng
+                )
+                order = class_alignment(rows[None], reference[None])
+                confusions.append(probability_rows(rows[order]))
+                priors.append(shares[order] / shares.sum())
+                bar.advance()
+        return np.stack(confusions), probability_rows(np.mean(priors, axis=0)[None])[0]
