@@ -17,7 +17,8 @@ A method is one file with a subclass of `CrowdClassifier` and one line in `crowd
    - `end_epoch(view)` is the EM-style hook: `view.log_class_probs` are the network's predictions for all training items
      (computed when first asked for), `view.item/annotator/label/weight` all annotations, `view.network` the network.
      What it keeps between epochs goes into registered buffers (`self.register_buffer`), so that checkpoints carry it.
-   - `start_epoch(epoch)` and `after_step(batch)` exist as well.
+   - `start_epoch(epoch)`, `after_step(batch)` and `transform(batch, random)` (change a batch before the network sees
+     it) exist as well, and `visited`, the positions of the items that training visits at all.
    - `confusions()` returns (annotator, true class, given label) with rows that sum to one, or None.
 
    Parameters of a head are trained with `annotator_learning_rate` and `annotator_weight_decay`. A parameter with one
@@ -26,8 +27,9 @@ A method is one file with a subclass of `CrowdClassifier` and one line in `crowd
 
 2. Subclass `CrowdClassifier`: set `name`; the constructor takes the method's own parameters and `**training`, passes
    the latter to `super().__init__` and only stores; `_make_head(problem)` returns the head. Optional:
-   `_check_parameters`, `_settings(problem)` to change training settings, `_posterior_temper`, and `_prepare_network`
-   to start from weights trained otherwise.
+   `_check_parameters`, `_settings(problem)` to change training settings, `_posterior_temper`, `_prepare_network`
+   to start from weights trained otherwise, `_extend_network` where the module that predicts is more than the network,
+   and `_make_head_for(network, problem)` where the head looks into the network.
 
 `problem` (`crowdprism.classifiers.problem.Problem`) holds the training annotations, the flat arrays, the source of
 features, device and seed. Draw random numbers only through `crowdprism.seeding` with `problem.seed, problem.member`.
@@ -104,7 +106,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         at most 64, so that small data sets still get enough steps.
     annotator_learning_rate, annotator_weight_decay
         Of the crowd head; by default ten times the network's rate, and no decay.
-    clip_norm, warm_start, ramp, patience
+    clip_norm, warm_start, ramp, hold_annotators, patience
         As in `TrainingSettings`.
     selection
         Which epoch's weights are kept: `"last"`; the one with the best likelihood of held-out `"annotations"` (a
@@ -128,6 +130,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
+    no_confusions: ClassVar[str] = ""  # why a method has no confusion matrices, and which to take instead
 
     def __init__(
         self,
@@ -145,6 +148,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         clip_norm: float | None = None,
         warm_start: float = 0.2,
         ramp: float = 0.0,
+        hold_annotators: float = 0.0,
         patience: int | None = None,
         selection: Selection = "last",
         validation_fraction: float = 0.1,
@@ -176,6 +180,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.clip_norm = clip_norm
         self.warm_start = warm_start
         self.ramp = ramp
+        self.hold_annotators = hold_annotators
         self.patience = patience
         self.selection = selection
         self.validation_fraction = validation_fraction
@@ -200,6 +205,16 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Return the method's crowd head for this problem."""
         raise NotImplementedError
 
+    def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
+        """Return the crowd head; overridden by methods whose head looks into the network."""
+        return self._make_head(problem)
+
+    def _extend_network(
+        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
+    ) -> nn.Module:
+        """Return the module that predicts, where it is more than the network; also called when a model is loaded."""
+        return network
+
     def _check_parameters(self, problem: Problem) -> None:
         """Raise for parameters of the method that do not fit."""
 
@@ -218,6 +233,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             clip_norm=self.clip_norm,
             warm_start=self.warm_start,
             ramp=self.ramp,
+            hold_annotators=self.hold_annotators,
             patience=self.patience,
             keep_best=self._selection() != "last",
             device=self.device,
@@ -407,7 +423,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _train_one(self, problem: Problem, validation: Validation | None) -> Any:
         network = self._build(problem)
-        head = self._make_head(problem).to(problem.device)
+        head = self._make_head_for(network, problem).to(problem.device)
         settings = self._settings(problem)
         trainer = Trainer(
             network,
@@ -434,6 +450,12 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             generator=torch_stream(problem.seed, "weights", problem.member),
         ).to(problem.device)
         self._try_network(network, problem)
+        network = self._extend_network(
+            network,
+            n_annotators=problem.n_annotators,
+            n_classes=problem.n_classes,
+            generator=torch_stream(problem.seed, "extension", problem.member),
+        ).to(problem.device)
         self._prepare_network(network, problem)
         return network
 
@@ -602,7 +624,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _columns(self, annotations: Annotations) -> NDArray[np.float64]:
         if self._confusions is None:
-            raise InvalidParameterError(f"{type(self).__name__} learns no confusion matrices, so it has no evidence.")
+            raise InvalidParameterError(
+                f"{type(self).__name__} learns no confusion matrices, so it has no evidence.{self.no_confusions}"
+            )
         crowd = evidence.crowd_confusion(self._confusions, self._labels_per_annotator)
         codes = require_same_classes(annotations, self.classes_)
         return evidence.log_evidence_columns(annotations, codes, self._annotators, self._confusions, crowd)
@@ -622,6 +646,11 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there."""
         self._require_fitted()
         return storage.save(self, folder)
+
+    def write_into(self, folder: Path) -> None:
+        """Write the model's files into an existing folder, not atomically; `save` is the safe way."""
+        self._require_fitted()
+        storage.write_into(self, folder)
 
     @classmethod
     def load(

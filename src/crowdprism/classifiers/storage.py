@@ -36,10 +36,15 @@ def save(model: CrowdClassifier, folder: str | os.PathLike[str]) -> Path:
     if target.exists() and not (target / "result.json").exists() and any(target.iterdir()):
         raise InvalidParameterError(f"{target} exists and is not a saved model; choose another folder.")
     with replacing_folder(target) as fresh:
-        model.result_.write_into(fresh)
-        save_file(model_tensors(model), fresh / WEIGHTS_FILE)
-        (fresh / CLASSIFIER_FILE).write_text(json.dumps(model_record(model)), encoding="utf-8")
+        write_into(model, fresh)
     return target
+
+
+def write_into(model: CrowdClassifier, folder: Path) -> None:
+    """Write the files of a model into an existing folder, not atomically; `save` is the safe way."""
+    model.result_.write_into(folder)
+    save_file(model_tensors(model), folder / WEIGHTS_FILE)
+    (folder / CLASSIFIER_FILE).write_text(json.dumps(model_record(model)), encoding="utf-8")
 
 
 def model_tensors(model: CrowdClassifier) -> dict[str, torch.Tensor]:
@@ -104,9 +109,9 @@ def _restore(
     model._input_shape = tuple(record["input_shape"])
     model.n_features_in_ = record["input_shape"][0]
     model._scaling = InputScaling(tensors["scaling.shift"], tensors["scaling.scale"])
-    model._members = [_restore_member(model, tensors, place, result.n_classes) for place in range(record["n_heads"])]
     model._confusions = result.confusions
     model._annotators = result.annotators
+    model._members = [_restore_member(model, tensors, place, result.n_classes) for place in range(record["n_heads"])]
     model._labels_per_annotator = np.asarray(result.labels_per_annotator)
     model.classes_ = result.classes
     model.histories_ = record["histories"]
@@ -121,6 +126,9 @@ def _restore_member(model: CrowdClassifier, tensors: dict[str, torch.Tensor], pl
         n_classes,
         options=model.network_options,
         generator=torch.Generator(),
+    )
+    network = model._extend_network(
+        network, n_annotators=len(model._annotators), n_classes=n_classes, generator=torch.Generator()
     )
     network.load_state_dict(without_prefix(f"network-{place}", tensors))
     confusions = tensors.get(f"confusions-{place}")

@@ -22,9 +22,14 @@ class Batch:
     weight
         (annotation,) or None where all count 1.
     count
-        Sum of the weights: the denominator of the mean loss. Not zero even for a batch without annotations.
+        Sum of the weights: the denominator of a mean per annotation. Not zero even for a batch without annotations.
+    n_labelled
+        Number of items with annotations: the denominator of a mean per item; at least 1.
     touched, place
         The distinct annotators of the batch in order, and for each annotation the position of its annotator there.
+    annotation
+        Position of each annotation among all training annotations, for parameters that belong to single annotations.
+        Mixup repeats annotations, but not these.
     group, group_row, group_weight
         Annotations that are evidence about the same item share a `group`; `group_row` is the batch row of each
         group. None where groups are the rows themselves; mixup makes two groups per row, with weights.
@@ -37,8 +42,10 @@ class Batch:
     label: Tensor
     weight: Tensor | None
     count: float
+    n_labelled: int
     touched: Tensor
     place: Tensor
+    annotation: Tensor
     group: Tensor | None = None
     group_row: Tensor | None = None
     group_weight: Tensor | None = None

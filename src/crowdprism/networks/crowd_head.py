@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.networks.batch import Batch
@@ -43,8 +45,17 @@ class CrowdHead(nn.Module):
         """
         return {}
 
+    @property
+    def visited(self) -> NDArray[np.int64] | None:
+        """Positions of the items that training visits; None for all. Read once, before the first epoch."""
+        return None
+
     def start_epoch(self, epoch: int) -> None:
         """Be told that an epoch begins."""
+
+    def transform(self, batch: Batch, random: np.random.Generator) -> Batch:
+        """Change a batch before the network sees it, for methods that mix or expand items."""
+        return batch
 
     def after_step(self, batch: Batch) -> None:
         """Be told that the optimiser has taken its step."""

@@ -30,7 +30,8 @@ class GeometricHead(CrowdHead):
     temper
         Exponent of each annotation's evidence in the joint loss.
     regularizer, strength
-        Which volume is maximised, and its weight against the mean loss per annotation.
+        Which volume is maximised, and its weight against the mean loss (per annotation for `"ccem"`, per annotated
+        item for `"joint"`).
     shrinkage
         Weight of the squared distance of an annotator's logits from the crowd's, in units of one annotation.
     n_annotations
@@ -87,6 +88,10 @@ class GeometricHead(CrowdHead):
             temper=self.temper,
             group_weight=batch.group_weight,
         )
+
+    def count(self, batch: Batch) -> float:
+        """Annotations for the coupled loss, which is a mean per annotation; items for the joint one."""
+        return batch.count if self.kind == "ccem" else float(batch.n_labelled)
 
     # -- penalties ------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
 from crowdprism.training.items import DatasetItems, InputScaling, Items, TensorItems
 from crowdprism.training.loop import Trainer, TrainingOutcome, predict_log_probs
 from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES, RowAdam, make_optimizer, schedule_at
-from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device
+from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device, use_threads
 
 __all__ = [
     "Augmentation",
@@ -31,4 +31,5 @@ __all__ = [
     "make_optimizer",
     "predict_log_probs",
     "schedule_at",
+    "use_threads",
 ]

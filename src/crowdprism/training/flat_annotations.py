@@ -105,8 +105,10 @@ class FlatAnnotations:
             label=on_device(self.label[rows]),
             weight=None if weight is None else on_device(weight),
             count=count if count > 0 else 1.0,  # a batch without annotations has a sum of 0 and a mean of 0
+            n_labelled=max(1, int(np.count_nonzero(counts))),
             touched=on_device(touched),
             place=on_device(place),
+            annotation=on_device(rows),
         )
 
 

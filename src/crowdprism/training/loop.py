@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.errors import CrowdprismWarning, TrainingError
@@ -100,8 +101,17 @@ class Trainer:
         self._forward: Callable[[Tensor], Tensor] = torch.compile(network) if settings.compile else network
         self._best: dict[str, Tensor] = {}
         self._bar_note = ""  # loss parts and validation figure of the last epoch
-        self._n_batches = len(epoch_order(len(items), settings.batch_size, stream(0, ""), even=settings.even_batches))
+        self._visited = np.arange(len(items)) if head.visited is None else head.visited
+        self._n_batches = len(self._order(stream(0, "")))
+        fresh = settings.fresh_network and settings.rounds > 1
+        self._untrained = {name: value.clone() for name, value in network.state_dict().items()} if fresh else None
         self._make_optimizers()
+
+    def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
+        """Item positions of each batch of an epoch."""
+        s = self.settings
+        shuffled = epoch_order(len(self._visited), s.batch_size, random, even=s.even_batches)
+        return [self._visited[places] for places in shuffled[: s.max_batches]]
 
     def _make_optimizers(self) -> None:
         s = self.settings
@@ -172,6 +182,8 @@ class Trainer:
     def _epoch(self, epoch: int, bar: Any) -> dict[str, float]:
         """Take one pass over the items; return the mean loss parts."""
         s = self.settings
+        if epoch and epoch == s.round_of(epoch)[0]:
+            self._start_round()
         self.network.train()
         self.head.train()
         self.head.start_epoch(epoch)
@@ -179,9 +191,8 @@ class Trainer:
         set_generator(self.network, own)
         lent = torch_stream(s.seed, "lent", s.member, epoch)
         augment = Augmenter(s.augmentation, s.seed, s.member, epoch, self.device) if s.augmentation.any else None
-        order = epoch_order(
-            len(self.items), s.batch_size, stream(s.seed, "shuffle", s.member, epoch), even=s.even_batches
-        )
+        order = self._order(stream(s.seed, "shuffle", s.member, epoch))
+        random = stream(s.seed, "head", s.member, epoch)
         sums: dict[str, float] = {}
         counted = 0.0
         loading = torch_stream(s.seed, "loading", s.member, epoch)
@@ -189,19 +200,32 @@ class Trainer:
             batch = self.annotations.batch(order[place], features)
             if augment is not None:
                 batch = augment(batch)
+            batch = self.head.transform(batch, random)
             values = self._step(batch, epoch, place, lent)
-            counted += batch.count
+            count = self.head.count(batch)
+            counted += count
             for name, value in values.items():
-                sums[name] = sums.get(name, 0.0) + value * (batch.count if name == "data" else 1.0)
+                sums[name] = sums.get(name, 0.0) + value * (count if name == "data" else 1.0)
             bar.advance(note=self._bar_note)
         means = {name: value / (counted if name == "data" else len(order)) for name, value in sums.items()}
         means["total"] = sum(means.values())
         return means
 
+    def _start_round(self) -> None:
+        """Forget the optimisers' state and, where asked for, what the network learned."""
+        if self._untrained is not None:
+            self.network.load_state_dict(self._untrained)
+        self._make_optimizers()
+
+    def _progress(self, epoch: int, place: int) -> tuple[int, int]:
+        """Steps taken so far in the round of this epoch, and steps of that round."""
+        first, length = self.settings.round_of(epoch)
+        return (epoch - first) * self._n_batches + place, length * self._n_batches
+
     def _step(self, batch: Batch, epoch: int, place: int, lent: torch.Generator) -> dict[str, float]:
         """Take one optimiser step; return the mean data loss and each penalty."""
         s = self.settings
-        step, total = epoch * self._n_batches + place, s.epochs * self._n_batches
+        step, total = self._progress(epoch, place)
         with self._stream(lent), self._autocast():
             outputs = self._forward(batch.features)
         log_probs = torch.log_softmax(outputs.float(), dim=-1)
@@ -218,12 +242,16 @@ class Trainer:
             self.optimizer.zero_grad(set_to_none=True)
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-        self._update(schedule_at(s.schedule, step, total))
+        self._update(schedule_at(s.schedule, step, total), hold=step < s.hold_annotators * total)
         self.head.after_step(batch)
         self.head.forget()
         return values
 
-    def _update(self, schedule: tuple[float, float | None]) -> None:
+    def _update(self, schedule: tuple[float, float | None], *, hold: bool) -> None:
+        if hold:
+            for parameter in self.head.parameters():
+                parameter.grad = None  # the optimiser passes over parameters without a gradient
+            self.head.forget()
         if self.settings.clip_norm is not None:
             self._clip(self.settings.clip_norm)
         for optimizer in (self.optimizer, self.rows):
@@ -290,9 +318,7 @@ class Trainer:
 
     def _tell(self, epoch: int, parts: dict[str, float], validation: float | None) -> bool:
         s = self.settings
-        rate = (
-            s.learning_rate * schedule_at(s.schedule, (epoch + 1) * self._n_batches - 1, s.epochs * self._n_batches)[0]
-        )
+        rate = s.learning_rate * schedule_at(s.schedule, *self._progress(epoch, self._n_batches - 1))[0]
         record = EpochRecord(epoch, s.epochs, dict(parts), validation, rate, self.outcome.best_epoch, s.member)
         shown = "" if validation is None else f" valid {validation:.4f}"
         self._bar_note = " ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total") + shown

@@ -33,6 +33,9 @@ class TrainingSettings:
         Largest norm of the whole gradient, or None.
     warm_start, ramp
         Shares of all steps: penalties are off during the first, and grow linearly to full strength over the second.
+    hold_annotators
+        Share of all steps during which the crowd head stays as it started, so that the network first learns what the
+        start says and not the annotators what a random network says.
     patience
         Stop after this many epochs without a better validation figure, or None.
     keep_best
@@ -44,6 +47,11 @@ class TrainingSettings:
         The network may draw from torch's global stream (a user's own module): lend it ours for each step.
     even_batches
         See `epoch_order`.
+    rounds, fresh_network
+        Train in this many equal rounds of epochs: the schedule, the optimisers' state and, with `fresh_network`, the
+        network's weights start anew with each round, as EM with a retrained network needs.
+    max_batches
+        End each epoch after this many steps, or None.
     seed, member
         Every random stream is derived from these and the epoch.
     """
@@ -59,6 +67,7 @@ class TrainingSettings:
     clip_norm: float | None = None
     warm_start: float = 0.0
     ramp: float = 0.0
+    hold_annotators: float = 0.0
     patience: int | None = None
     keep_best: bool = False
     device: str = "auto"
@@ -67,6 +76,9 @@ class TrainingSettings:
     borrow_stream: bool = False
     even_batches: bool = True
     augmentation: Augmentation = field(default_factory=Augmentation)
+    rounds: int = 1
+    fresh_network: bool = False
+    max_batches: int | None = None
     seed: int = 0
     member: int = 0
 
@@ -77,14 +89,31 @@ class TrainingSettings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int) or value < 1:
                 raise InvalidParameterError(f"{name} must be a whole number of at least 1, not {value!r}.")
+        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or not 1 <= self.rounds <= self.epochs:
+            raise InvalidParameterError(
+                f"rounds must be a whole number from 1 to the number of epochs ({self.epochs}), not {self.rounds!r}."
+            )
         for name in ("learning_rate", "annotator_learning_rate", "weight_decay", "annotator_weight_decay"):
             if not getattr(self, name) >= 0:
                 raise InvalidParameterError(f"{name} must be at least 0, not {getattr(self, name)!r}.")
-        for name in ("warm_start", "ramp"):
+        for name in ("warm_start", "ramp", "hold_annotators"):
             if not 0 <= getattr(self, name) <= 1:
                 raise InvalidParameterError(f"{name} is a share of all steps, 0 to 1, not {getattr(self, name)!r}.")
         if self.precision not in PRECISIONS:
             raise InvalidParameterError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}.")
+
+    def round_of(self, epoch: int) -> tuple[int, int]:
+        """Return the first epoch of the round that an epoch belongs to, and the number of epochs of that round.
+
+        Examples
+        --------
+        >>> settings = TrainingSettings(epochs=5, rounds=2)
+        >>> [settings.round_of(epoch) for epoch in range(5)]
+        [(0, 2), (0, 2), (2, 3), (2, 3), (2, 3)]
+        """
+        firsts = [place * self.epochs // self.rounds for place in range(self.rounds + 1)]
+        place = max(place for place in range(self.rounds) if firsts[place] <= epoch)
+        return firsts[place], firsts[place + 1] - firsts[place]
 
     def penalty_factor(self, step: int, total: int) -> float:
         """Return the factor of penalties at a step: 0 during the warm start, then rising to 1.
@@ -139,3 +168,10 @@ class EpochRecord:
 
 
 Callback = Callable[[EpochRecord], Any]
+
+
+def use_threads(count: int) -> None:
+    """Let torch use this many processor threads, in the whole process."""
+    if count < 1:
+        raise InvalidParameterError(f"The number of threads must be at least 1, not {count}.")
+    torch.set_num_threads(count)
