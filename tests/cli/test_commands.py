@@ -174,3 +174,57 @@ def test_warnings_are_sentences_on_standard_error(run, tmp_path: Path) -> None:
     outcome = run("info", tmp_path / "apart.csv")
     assert "warning: The crowd falls apart" in outcome.err
     assert ".py" not in outcome.err
+
+
+def digits_files(folder: Path) -> tuple[Path, Path]:
+    """A CSV of annotations and a table of features for a hundred easy items."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    truth = np.arange(100) % 2
+    rows = [
+        f"pic{item},{person},{'yes' if (truth[item] ^ (random.random() < error)) else 'no'}"
+        for item in range(100)
+        for person, error in (("ann", 0.05), ("bob", 0.1), ("cy", 0.5))
+    ]
+    (folder / "labels.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
+    features = truth[:, None] * 3 + random.normal(size=(100, 2))
+    lines = [f"pic{item},{x:.4f},{y:.4f}" for item, (x, y) in enumerate(features)]
+    (folder / "features.csv").write_text("item,x,y\n" + "\n".join(lines) + "\n")
+    return folder / "labels.csv", folder / "features.csv"
+
+
+def test_train_then_predict_from_files(run, tmp_path: Path) -> None:
+    labels, features = digits_files(tmp_path)
+    folder = tmp_path / "run"
+    trained = run("train", labels, "-x", features, "-o", folder, "--epochs", 20, "--network", "linear")
+    assert trained.code == 0, trained.err
+    people = {row["annotator"]: float(row["accuracy"]) for row in rows_of((folder / "annotators.csv").read_text())}
+    assert min(people, key=people.get) == "cy"
+    predicted = rows_of(run("-q", "predict", folder, "-x", features).out)
+    truth = ["no", "yes"] * 50
+    assert sum(row["label"] == right for row, right in zip(predicted, truth, strict=True)) > 90
+    assert run("predict", folder, "-x", features, "-o", tmp_path / "new.csv").code == 0
+    assert rows_of((tmp_path / "new.csv").read_text()) == predicted
+
+
+def test_train_without_features_offers_aggregate(run, labels_csv: Path) -> None:
+    outcome = run("train", labels_csv)
+    assert outcome.code == BAD_INPUT
+    assert "crowdprism aggregate" in outcome.err
+
+
+def test_features_of_other_items_show_three_ids_of_each(run, labels_csv: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("item,x\n1,0.5\n2,0.25\n")
+    outcome = run("train", labels_csv, "-x", tmp_path / "x.csv")
+    assert outcome.code == BAD_INPUT
+    assert "img1.png" in outcome.err
+    assert "1, 2" in outcome.err
+
+
+def test_predicting_from_labels_alone_says_that_there_is_no_classifier(run, labels_csv: Path, tmp_path: Path) -> None:
+    run("aggregate", labels_csv, "-m", "majority-vote", "-o", tmp_path / "run")
+    (tmp_path / "x.csv").write_text("item,x\n1,0.5\n2,0.25\n")
+    outcome = run("predict", tmp_path / "run", "-x", tmp_path / "x.csv")
+    assert outcome.code == BAD_INPUT
+    assert "crowdprism train" in outcome.err

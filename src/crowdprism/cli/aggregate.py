@@ -52,15 +52,17 @@ def aggregate(
     deliver(result, annotations, output, as_json=json)
 
 
-def deliver(result: FitResult, annotations: Annotations, output: Path | None, *, as_json: bool) -> None:
-    """Write or print the result."""
+def deliver(
+    result: FitResult, annotations: Annotations, output: Path | None, *, as_json: bool, classifier: Any = None
+) -> None:
+    """Write or print the result, and the classifier where there is one."""
     import sys
 
     from crowdprism.cli.run_folder import write_labels, write_run
     from crowdprism.cli.screen import remark, show_json
 
     if output is not None:
-        write_run(output, result, annotations)
+        write_run(output, result, annotations, classifier)
     if as_json:
         show_json(summary_of(result, annotations))
     elif output is None:

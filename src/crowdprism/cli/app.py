@@ -11,6 +11,8 @@ from crowdprism.cli.aggregate import aggregate
 from crowdprism.cli.convert import convert
 from crowdprism.cli.demo import demo
 from crowdprism.cli.info import info
+from crowdprism.cli.predict import predict
+from crowdprism.cli.train import train
 
 app = typer.Typer(
     name="crowdprism",
@@ -49,5 +51,5 @@ def common(
         logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
-for command in (demo, aggregate, info, convert):
+for command in (demo, aggregate, train, predict, info, convert):
     app.command()(command)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 TEST_SHARE = 0.25
 AGGREGATORS_SHOWN = ("majority-vote", "dawid-skene")
+CLASSIFIERS_SHOWN = ("geocrowdnet", "geocrowdnet-f")
 N_UNRELIABLE = 12
 
 
@@ -76,6 +77,7 @@ def compare(
     from sklearn.linear_model import LogisticRegression
 
     from crowdprism.aggregators import make_aggregator
+    from crowdprism.classifiers import make_classifier
     from crowdprism.cli.aggregate import gold_accuracy
 
     for name in AGGREGATORS_SHOWN:
@@ -88,6 +90,10 @@ def compare(
             ),
             result,
         )
+    for name in CLASSIFIERS_SHOWN:
+        begun = time.perf_counter()
+        model = make_classifier(name, random_state=seed).fit(X, annotations)
+        yield row_of(name, model.score(X_test, y_test), gold_accuracy(model.result_, annotations), begun), model.result_
 
 
 def row_of(name: str, test_accuracy: Any, label_accuracy: Any, begun: float) -> dict[str, Any]:

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_run(folder: Path, result: FitResult, annotations: Annotations) -> None:
-    """Write result, labels.csv and annotators.csv; an earlier run there is replaced in one step."""
+def write_run(folder: Path, result: FitResult, annotations: Annotations, classifier: Any = None) -> None:
+    """Write result (and classifier), labels.csv and annotators.csv; an earlier run is replaced in one step."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "result.json").exists())):
         raise InvalidParameterError(f"{folder} exists and is not a run of crowdprism; choose another folder.")
     with replacing_folder(folder) as fresh:
-        result.write_into(fresh)
+        (classifier or result).write_into(fresh)
         with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
             write_labels(file, result, annotations)
         with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:

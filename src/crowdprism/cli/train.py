@@ -65,9 +65,9 @@ def train(
             "Without features, `crowdprism aggregate` combines the labels alone."
         )
     if threads is not None:
-        import torch
+        from crowdprism.training import use_threads
 
-        torch.set_num_threads(threads)
+        use_threads(threads)
     chosen: dict[str, Any] = {"network": network, "random_state": seed, "device": device}
     chosen |= {"epochs": epochs} if epochs is not None else {}
     chosen |= {"checkpoint": checkpoint} if checkpoint is not None else {}
