@@ -1,0 +1,200 @@
+"""The finite-sample theory of coupled cross-entropy as numbers (Ibrahim, Nguyen and Fu 2023, Theorem 1 and appendix).
+
+The bounds are worst cases. For networks of any use they exceed what is possible by orders of magnitude, which is said
+wherever they are shown; they tell how errors scale with annotations, annotators and classes, not how large they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdprism.errors import InvalidParameterError
+
+LARGEST_ERROR = 2.0  # two probability vectors are never farther apart than this, squared
+
+
+@dataclass(frozen=True)
+class DenseLayer:
+    """A fully connected layer."""
+
+    inputs: int
+    outputs: int
+
+
+@dataclass(frozen=True)
+class ConvolutionLayer:
+    """A convolution: number of filters, entries of one filter (channels in x kernel area), entries of its output."""
+
+    filters: int
+    filter_size: int
+    outputs: int
+
+
+Layer = DenseLayer | ConvolutionLayer
+
+
+def sensitive_complexity(layers: Sequence[Layer], *, lipschitz: float = 1.0) -> float:
+    """2 rho^L L^2 (sum over dense layers of d_i^2 d_(i-1)^2 + sum over convolutions of c_i^2 r_i^2 sqrt(d_i / c_i)).
+
+    Parameters
+    ----------
+    lipschitz
+        Of the activation functions, which must be zero at zero; 1 for ReLU.
+
+    Examples
+    --------
+    >>> sensitive_complexity([DenseLayer(3, 2)])
+    72.0
+    """
+    total = 0.0
+    for layer in layers:
+        if isinstance(layer, DenseLayer):
+            total += float(layer.outputs) ** 2 * float(layer.inputs) ** 2
+        else:
+            total += float(layer.filters * layer.filter_size) ** 2 * np.sqrt(layer.outputs / layer.filters)
+    return float(2.0 * lipschitz ** len(layers) * len(layers) ** 2 * total)
+
+
+def network_layers(network: Any, *, image_shape: tuple[int, int] | None = None) -> list[Layer]:
+    """Dense and convolution layers of a torch module, found by their attributes in the order of `modules()`.
+
+    Parameters
+    ----------
+    network
+        Anything with `modules()` whose layers have `in_features` or `out_channels`, as those of torch.
+    image_shape
+        Height and width of the input, needed where the network has convolutions. Pooling is followed; layers are
+        taken to come one after the other.
+    """
+    layers: list[Layer] = []
+    size = image_shape
+    for module in network.modules():
+        if hasattr(module, "in_features") and hasattr(module, "out_features"):
+            layers.append(DenseLayer(int(module.in_features), int(module.out_features)))
+        elif hasattr(module, "out_channels") and hasattr(module, "kernel_size"):
+            if size is None:
+                raise InvalidParameterError("The network has convolutions; pass image_shape=(height, width).")
+            size = size_after(size, module)
+            kernel = as_pair(module.kernel_size)
+            per_filter = int(module.in_channels) // int(getattr(module, "groups", 1)) * kernel[0] * kernel[1]
+            filters = int(module.out_channels)
+            layers.append(ConvolutionLayer(filters, per_filter, filters * size[0] * size[1]))
+        elif size is not None and hasattr(module, "kernel_size") and hasattr(module, "stride"):
+            size = size_after(size, module)
+        elif hasattr(module, "output_size"):
+            size = as_pair(module.output_size)
+    if not layers:
+        raise InvalidParameterError("No layer of this network has in_features or out_channels; pass layers yourself.")
+    return layers
+
+
+def size_after(size: tuple[int, int], module: Any) -> tuple[int, int]:
+    """Height and width after a convolution or pooling."""
+    padding = getattr(module, "padding", 0)
+    if padding == "same":
+        return size
+    kernel, stride = as_pair(module.kernel_size), as_pair(module.stride or module.kernel_size)
+    around = as_pair(0 if padding == "valid" else padding)
+    spread = as_pair(getattr(module, "dilation", 1))
+    after = [(size[i] + 2 * around[i] - spread[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in (0, 1)]
+    return after[0], after[1]
+
+
+def as_pair(value: Any) -> tuple[int, int]:
+    """One number for both directions, or two."""
+    if isinstance(value, Iterable):
+        first, second = value
+        return int(first), int(second)
+    return int(value), int(value)
+
+
+@dataclass(frozen=True)
+class TheoremInputs:
+    """What the bounds need to know.
+
+    `smallest_probability` is 1/beta, the least probability of any label; `input_norm` the Frobenius norm of the
+    features; `misfit` (nu) how far the best network is from the true class probabilities; `alpha` trades the failure
+    probability K / N^alpha against the bound.
+    """
+
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    n_annotations: int
+    smallest_probability: float
+    complexity: float
+    input_norm: float
+    misfit: float = 0.0
+    alpha: float = 0.1
+
+    @property
+    def beta(self) -> float:
+        """Inverse of the least label probability."""
+        return 1.0 / self.smallest_probability
+
+    @property
+    def capacity(self) -> float:
+        """Norm of the inputs times sensitive complexity of the network."""
+        return self.input_norm * self.complexity
+
+
+def label_probability_bound(inputs: TheoremInputs, *, delta: float = 0.05) -> float:
+    """Mean squared error of the label probabilities, exceeded with probability at most `delta` (the Proposition).
+
+    4 sqrt(2) K beta R + 10 log(beta) sqrt(2 log(4 / delta)) / sqrt(S) + 2 beta sqrt(K) nu, with
+    R = 16 / sqrt(S) sqrt(M K log(4 S sqrt(K)) + (2 |X| R_F)^(1/2)). Informative only below 2.
+    """
+    classes, annotations = inputs.n_classes, inputs.n_annotations
+    inner = inputs.n_annotators * classes * np.log(4 * annotations * np.sqrt(classes))
+    rademacher = 16 / np.sqrt(annotations) * np.sqrt(inner + np.sqrt(2 * inputs.capacity))
+    chance = 10 * np.log(inputs.beta) * np.sqrt(2 * np.log(4 / delta)) / np.sqrt(annotations)
+    misfit = 2 * inputs.beta * np.sqrt(classes) * inputs.misfit
+    return float(4 * np.sqrt(2) * classes * inputs.beta * rademacher + chance + misfit)
+
+
+def estimation_rate(inputs: TheoremInputs) -> float:
+    """The rate eta of Theorem 1, with its unnamed constant taken as one."""
+    scale = inputs.beta * inputs.n_annotators * inputs.n_items**inputs.alpha
+    spread = np.sqrt(inputs.n_annotators * np.log(inputs.n_annotations)) + inputs.capacity**0.25
+    misfit = scale * np.sqrt(inputs.n_classes) * inputs.misfit
+    return float(np.sqrt(scale / np.sqrt(inputs.n_annotations) * spread + misfit))
+
+
+@dataclass(frozen=True)
+class Condition:
+    """One condition of Theorem 1: it holds if the value is on the right side of the threshold."""
+
+    name: str
+    value: float
+    threshold: float
+    holds: bool
+
+
+def theorem_conditions(inputs: TheoremInputs, *, xi_1: float, xi_2: float) -> list[Condition]:
+    """The conditions of Theorem 1, big-O constants taken as one.
+
+    xi_1, xi_2 <= 1/K; nu <= 1 / (beta K^2 M^2 N^alpha); S >= beta^2 M^2 N^(2 alpha) K^2 max(M log S, sqrt(|X| R_F));
+    and kappa = eta + xi_1 + xi_2 + sqrt(K) xi_1 xi_2 <= 1 / (K + 1), with eta for the error of the probabilities.
+    """
+    classes, annotators = inputs.n_classes, inputs.n_annotators
+    grown = inputs.n_items**inputs.alpha
+    misfit = 1 / (inputs.beta * classes**2 * annotators**2 * grown)
+    largest = max(annotators * np.log(inputs.n_annotations), np.sqrt(inputs.capacity))
+    needed = float((inputs.beta * annotators * grown * classes) ** 2 * largest)
+    kappa = estimation_rate(inputs) + xi_1 + xi_2 + np.sqrt(classes) * xi_1 * xi_2
+    return [
+        at_most("class specialists: xi_1 <= 1/K", xi_1, 1 / classes),
+        at_most("anchors: xi_2 <= 1/K", xi_2, 1 / classes),
+        at_most("network fits: nu", inputs.misfit, misfit),
+        Condition("enough annotations: S", inputs.n_annotations, needed, inputs.n_annotations >= needed),
+        at_most("proof: kappa <= 1/(K+1)", float(kappa), 1 / (classes + 1)),
+    ]
+
+
+def at_most(name: str, value: float, threshold: float) -> Condition:
+    """A condition that the value does not exceed the threshold."""
+    return Condition(name, value, threshold, value <= threshold)

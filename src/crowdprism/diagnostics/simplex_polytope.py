@@ -1,0 +1,217 @@
+"""The polytope behind the scattering condition: all x with `rows @ x >= 0` and entries of x summing to one.
+
+With the centre 1/K taken as origin of the K - 1 dimensional plane of such x, this polytope is the polar of the convex
+hull of the rows. Each facet of the hull at distance d from the centre is a vertex of the polytope with squared norm
+1/K + 1/(K d)^2, so the farthest vertex belongs to the nearest facet, and the vertex has norm one exactly where the
+facet touches the largest ball inside the probability simplex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+TOLERANCE = 1e-7  # linear programs and hulls are solved to about 1e-9
+FAR = 1e3  # a linear program that runs this far from the centre is called unbounded
+MAX_FACETS = 60_000  # a hull of this many facets takes some seconds
+FACETS_REFINED = 32  # how many of the nearest facets ask for a further row in one round
+
+
+def plane_basis(n_classes: int) -> FloatArray:
+    """Orthonormal basis of the vectors that sum to zero: (n_classes, n_classes - 1).
+
+    Examples
+    --------
+    >>> np.allclose(plane_basis(3).T @ plane_basis(3), np.eye(2)), np.allclose(plane_basis(3).sum(axis=0), 0)
+    (True, True)
+    """
+    basis = np.zeros((n_classes, n_classes - 1))
+    for column in range(n_classes - 1):
+        basis[: column + 1, column] = 1.0 / (column + 1)
+        basis[column + 1, column] = -1.0
+        basis[:, column] /= np.linalg.norm(basis[:, column])
+    return basis
+
+
+def inner_radius(n_classes: int) -> float:
+    """Radius of the largest ball inside the probability simplex."""
+    return float(1.0 / np.sqrt(n_classes * (n_classes - 1)))
+
+
+def norm_at_distance(distance: float, n_classes: int) -> float:
+    """Norm of the vertex that belongs to a facet at this distance from the centre; infinite at or beyond it."""
+    if distance <= TOLERANCE:
+        return float("inf")
+    return float(np.sqrt(1.0 / n_classes + 1.0 / (n_classes * distance) ** 2))
+
+
+def expected_facets(n_facets: int, *, n_before: int, n_after: int, dimension: int) -> float:
+    """Facets to expect as a hull grows from `n_before` to `n_after` points: at worst n^(dimension / 2).
+
+    Examples
+    --------
+    >>> expected_facets(100, n_before=10, n_after=20, dimension=4)
+    400.0
+    """
+    return float(n_facets * (n_after / n_before) ** (dimension / 2))
+
+
+@dataclass
+class SimplexPolytope:
+    """Linear programs and vertices of `{x : rows @ x >= 0, sum(x) = 1}`; rows (n_rows, n_classes) sum to one.
+
+    Linear programs see only the rows in `working` and take in further ones as they are found violated, so that
+    ten thousand rows cost little more than the few that matter.
+    """
+
+    rows: FloatArray
+    points: FloatArray = field(init=False)  # (n_rows, n_classes - 1), rows in the plane around the centre
+    basis: FloatArray = field(init=False)
+    working: list[int] = field(init=False)
+    n_programs: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.basis = plane_basis(self.rows.shape[1])
+        self.points = self.rows @ self.basis
+        self.working = self._first_rows()
+
+    @property
+    def n_classes(self) -> int:
+        """Dimension of x."""
+        return int(self.rows.shape[1])
+
+    def _first_rows(self) -> list[int]:
+        """The rows that lean most to each class and least to it."""
+        return sorted(set(np.argmax(self.rows, axis=0).tolist()) | set(np.argmin(self.rows, axis=0).tolist()))
+
+    def to_classes(self, place: FloatArray) -> FloatArray:
+        """Points of the plane (..., n_classes - 1) as vectors over classes that sum to one."""
+        lifted: FloatArray = place @ self.basis.T + 1.0 / self.n_classes
+        return lifted
+
+    def spans_the_plane(self) -> bool:
+        """Whether the rows span all dimensions; if not, the polytope is unbounded."""
+        if len(self.points) < self.n_classes:
+            return False
+        centred = self.points - self.points.mean(axis=0)
+        values = np.linalg.svd(centred.T @ centred, compute_uv=False)
+        return bool(values[-1] > TOLERANCE**2 * max(values[0], 1.0))
+
+    def farthest(self, direction: FloatArray) -> FloatArray:
+        """The point of the polytope (in the plane) that lies farthest in a direction; within a box of size FAR."""
+        from scipy.optimize import linprog
+
+        while True:
+            self.n_programs += 1
+            solved = linprog(
+                -direction,
+                A_ub=-self.points[self.working],
+                b_ub=np.full(len(self.working), 1.0 / self.n_classes),
+                bounds=(-FAR, FAR),
+                method="highs",
+            )
+            place: FloatArray = np.asarray(solved.x, dtype=float)
+            slack = self.points @ place + 1.0 / self.n_classes
+            worst = np.argsort(slack)[: self.n_classes]
+            new = [int(row) for row in worst if slack[row] < -TOLERANCE and row not in self.working]
+            if not new:
+                return place
+            self.working.extend(new)
+
+    def shoot(self, directions: FloatArray) -> FloatArray:
+        """Where straight lines from the centre leave the polytope: (n, n_classes - 1), cut off at length FAR."""
+        steepest = np.maximum(-(self.points @ directions.T).min(axis=0), 1e-300)
+        lengths = np.minimum(1.0 / (self.n_classes * steepest), FAR / np.linalg.norm(directions, axis=1))
+        places: FloatArray = directions * lengths[:, None]
+        return places
+
+    def climb(self, direction: FloatArray) -> FloatArray:
+        """Go to the farthest point in the direction of the last one until the norm no longer grows."""
+        place = self.farthest(direction)
+        norm = np.linalg.norm(place)
+        while norm < FAR / 2:
+            further = self.farthest(place)
+            if np.linalg.norm(further) <= norm * (1 + TOLERANCE):
+                break
+            place, norm = further, np.linalg.norm(further)
+        return place
+
+    def norm(self, place: FloatArray) -> float:
+        """Norm of x at a point of the plane; infinite beyond FAR / 2, where the box had to stop it."""
+        length = float(np.linalg.norm(place))
+        return float("inf") if length >= FAR / 2 else float(np.sqrt(1.0 / self.n_classes + length**2))
+
+    def enumerate_vertices(self, *, limit: int = MAX_FACETS) -> Vertices:
+        """Vertices of the polytope, or of a larger one made from fewer rows where that is enough or all we can.
+
+        Rows are added where the nearest facet of the hull of the chosen rows is not a facet of the hull of all,
+        until it is (then the farthest vertex is exact), until no vertex is farther than the axes (then the
+        condition is certified), or until the hull threatens to have more than `limit` facets.
+        """
+        if self.n_classes == 2:
+            return self._ends()
+        chosen = sorted(set(self._first_rows()) | self._outermost())
+        hull = convex_hull(self.points[chosen])
+        radius = inner_radius(self.n_classes)
+        while hull is not None:
+            distance = -hull[:, -1]
+            near = np.argsort(distance)[:FACETS_REFINED]
+            near = near[distance[near] < radius - TOLERANCE]
+            if not len(near):
+                return Vertices(self._vertices(hull), float(distance.min()), exact=False, n_rows=len(chosen))
+            height = self.points @ hull[near, :-1].T  # (row, facet)
+            beyond = height.max(axis=0) > distance[near] + TOLERANCE
+            if not beyond[0]:  # the nearest facet carries all rows: it is a facet of the full hull
+                return Vertices(self._vertices(hull), float(distance.min()), exact=True, n_rows=len(chosen))
+            added = set(np.argmax(height, axis=0)[beyond].tolist()) - set(chosen)
+            larger = sorted(set(chosen) | added)
+            growth = expected_facets(len(hull), n_before=len(chosen), n_after=len(larger), dimension=self.n_classes - 1)
+            if not added or growth > limit:
+                return Vertices(self._vertices(hull), float(distance.min()), exact=False, n_rows=len(chosen))
+            chosen = larger
+            hull = convex_hull(self.points[chosen])
+        return Vertices(np.empty((0, self.n_classes)), 0.0, exact=False, n_rows=len(chosen))
+
+    def _outermost(self) -> set[int]:
+        """Rows outermost along each basis direction, so that the first hull has full dimension."""
+        return set(np.argmax(self.points, axis=0).tolist()) | set(np.argmin(self.points, axis=0).tolist())
+
+    def _ends(self) -> Vertices:
+        line = self.points[:, 0]
+        distance = min(float(line.max()), float(-line.min()))
+        ends = np.array([[-1.0 / (2 * line.max())], [-1.0 / (2 * line.min())]]) if distance > TOLERANCE else None
+        places = np.empty((0, 2)) if ends is None else self.to_classes(ends)
+        return Vertices(places, distance, exact=True, n_rows=2)
+
+    def _vertices(self, hull: FloatArray) -> FloatArray:
+        inside = hull[-hull[:, -1] > TOLERANCE]
+        return self.to_classes(inside[:, :-1] / (self.n_classes * inside[:, -1:]))
+
+
+@dataclass(frozen=True)
+class Vertices:
+    """Vertices of the polytope over classes, and the distance of the nearest facet of the rows' hull.
+
+    `exact` says that the distance belongs to all rows; else it belongs to a subset and is a lower bound.
+    """
+
+    places: FloatArray  # (n_vertices, n_classes)
+    distance: float
+    exact: bool
+    n_rows: int
+
+
+def convex_hull(points: Any) -> FloatArray | None:
+    """Facets of the hull as (normal, -distance), one row each; None where the points do not span the space."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        equations: FloatArray = ConvexHull(points).equations
+    except (QhullError, ValueError):
+        return None
+    return equations
