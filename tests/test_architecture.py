@@ -41,7 +41,7 @@ LEVELS = [
     {"classifiers"},
     {"saved"},
     {"datasets", "method_checks"},
-    {"experiments", "report"},
+    {"experiments", "report", "plots"},
     {"cli"},
 ]
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import numpy as np
@@ -524,6 +525,11 @@ class Annotations:
         from crowdprism.annotation_summary import summarize
 
         return summarize(self)
+
+    def _repr_html_(self) -> str:
+        # By name, because the report stands above annotations and reads them.
+        shown: str = import_module("crowdprism.report.notebook").annotations_html(self)
+        return shown
 
     def __repr__(self) -> str:
         return (

@@ -11,6 +11,7 @@ import platform
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -141,6 +142,20 @@ class FitResult:
         if self.skills is not None:
             columns["skill"] = self.skills
         return frame_of_columns(columns, kind)
+
+    def report(self, path: str | os.PathLike[str], annotations: Any = None, **options: Any) -> Path:
+        """Write what was learned as one HTML page that opens offline; returns its path.
+
+        `annotations` (those the result was learned from) add agreement, coverage and the labels behind each item;
+        options are those of `crowdprism.report.write_report`.
+        """
+        # By name, because the report stands above results and reads them.
+        written: Path = import_module("crowdprism.report").write_report(path, self, annotations, **options)
+        return written
+
+    def _repr_html_(self) -> str:
+        shown: str = import_module("crowdprism.report.notebook").result_html(self)
+        return shown
 
     def __repr__(self) -> str:
         return (

@@ -12,6 +12,7 @@ from crowdprism.cli.convert import convert
 from crowdprism.cli.demo import demo
 from crowdprism.cli.info import info
 from crowdprism.cli.predict import predict
+from crowdprism.cli.report import report
 from crowdprism.cli.train import train
 
 app = typer.Typer(
@@ -51,5 +52,5 @@ def common(
         logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
-for command in (demo, aggregate, train, predict, info, convert):
+for command in (demo, aggregate, train, predict, info, convert, report):
     app.command()(command)

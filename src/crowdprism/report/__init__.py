@@ -1,0 +1,70 @@
+"""The report: what was learned, whether to trust it, and who said what, as one HTML file that opens anywhere."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from crowdprism.annotations import Annotations
+from crowdprism.fit_result import FitResult
+
+__all__ = ["report_page", "write_report"]
+
+
+def report_page(
+    result: FitResult,
+    annotations: Annotations | None = None,
+    *,
+    comparison: Sequence[Mapping[str, Any]] = (),
+    command: str = "",
+    made: datetime | None = None,
+) -> str:
+    """The report as the text of an HTML page.
+
+    Parameters
+    ----------
+    annotations
+        Those the result was learned from; without them agreement, coverage and the labels behind each item are missing.
+    comparison
+        Rows of a comparison of methods, best first: one mapping of column to value per method.
+    command
+        The command line that made the result, for the appendix.
+    made
+        Time shown on the page; now by default.
+
+    Examples
+    --------
+    >>> import crowdprism as cp
+    >>> a = cp.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]])
+    >>> page = report_page(cp.make_aggregator("dawid-skene").fit(a).result_, a)
+    >>> page[:15], "http://" in page or "https://" in page
+    ('<!doctype html>', False)
+    """
+    from crowdprism.report.content import build_content
+    from crowdprism.report.page import render
+
+    content = build_content(result, annotations, comparison=comparison, command=command)
+    return render(content, made=made or datetime.now())
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    result: FitResult,
+    annotations: Annotations | None = None,
+    *,
+    comparison: Sequence[Mapping[str, Any]] = (),
+    command: str = "",
+) -> Path:
+    """Write the report as one HTML file that opens offline; parameters as in `report_page`.
+
+    The file appears whole or not at all.
+    """
+    from crowdprism.atomic import replacing_file
+
+    page = report_page(result, annotations, comparison=comparison, command=command)
+    with replacing_file(path) as fresh:
+        fresh.write_text(page, encoding="utf-8")
+    return Path(path)

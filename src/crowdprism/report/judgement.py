@@ -1,0 +1,158 @@
+"""Can the result be trusted? Findings with reasons, and the verdict of the gravest."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdprism.annotations import Annotations
+from crowdprism.diagnostics.agreement import AgreementReport
+from crowdprism.fit_result import FitResult
+from crowdprism.report.annotator_rows import FEW_LABELS
+from crowdprism.report.records import AnnotatorTable, Finding, Level, Verdict
+
+GRAVITY: dict[Level, int] = {"good": 0, "note": 1, "caution": 2, "warning": 3}
+HEADLINES: dict[Level, str] = {
+    "good": "Nothing speaks against these labels",
+    "note": "Nothing speaks against these labels",
+    "caution": "Use these labels with care",
+    "warning": "Do not rely on these labels yet",
+}
+# Krippendorff (2004) asks for 0.8 to rely on raw labels and 0.667 for tentative conclusions. Aggregation tolerates far
+# less, because it averages; near zero, though, there is nothing to average.
+HARDLY_ANY_AGREEMENT, SOME_AGREEMENT = 0.1, 0.4
+THIN_SHARE = 0.5  # where more items than this have a single label, most labels rest on one person's word
+UNSURE_SHARE = 0.2
+SURE = 0.9
+
+
+def build_verdict(
+    result: FitResult,
+    annotations: Annotations | None,
+    agreement: AgreementReport | None,
+    annotators: AnnotatorTable,
+    *,
+    more: tuple[Finding, ...] = (),
+) -> Verdict:
+    """Collect every finding; the gravest gives the headline."""
+    findings = [*more, *from_labels(result)]
+    if annotations is not None and agreement is not None:
+        findings += [*from_agreement(agreement), *from_coverage(agreement), *from_gold(result, annotations)]
+    findings += [*from_annotators(annotators), *(Finding("caution", text) for text in result.warnings)]
+    if annotations is None:
+        findings.append(
+            Finding(
+                "note",
+                "The annotations were not given to this report, so agreement and coverage could not be judged.",
+                "Pass them: result.report(path, annotations=annotations).",
+            )
+        )
+    findings.sort(key=lambda finding: -GRAVITY[finding.level])
+    level = findings[0].level if findings else "note"
+    return Verdict(level, HEADLINES[level], tuple(findings))
+
+
+def from_labels(result: FitResult) -> list[Finding]:
+    """How certain the labels are, by the method's own account."""
+    top = result.class_probabilities.max(axis=1)
+    unsure = float((top < SURE).mean()) if len(top) else 0.0
+    text = f"{1 - unsure:.0%} of the labels have a probability of {SURE:.0%} or more, by the method's own account."
+    if unsure > UNSURE_SHARE:
+        return [Finding("caution", text, "More labels for the uncertain items would settle most of them.")]
+    return [Finding("good", text)]
+
+
+def from_agreement(agreement: AgreementReport) -> list[Finding]:
+    """Whether the crowd agrees beyond chance, and whether all can be compared."""
+    found = []
+    if not agreement.graph.connected:
+        found.append(
+            Finding(
+                "warning",
+                f"The crowd falls apart: {agreement.graph}. Accuracies of different groups are not comparable.",
+                "Let some annotators label items of another group.",
+            )
+        )
+    if np.isnan(agreement.alpha):
+        return found
+    text = f"Krippendorff's alpha is {agreement.alpha:.2f}"
+    if agreement.alpha < HARDLY_ANY_AGREEMENT:
+        found.append(
+            Finding(
+                "warning",
+                f"{text}: annotators agree hardly more than by chance.",
+                "Look at the instructions and at a few items yourself before labelling more.",
+            )
+        )
+    elif agreement.alpha < SOME_AGREEMENT:
+        found.append(
+            Finding(
+                "caution", f"{text}: annotators often disagree, so labels rest on who is believed.", "See Agreement."
+            )
+        )
+    else:
+        found.append(Finding("good", f"{text}: annotators agree well beyond chance."))
+    return found
+
+
+def from_coverage(agreement: AgreementReport) -> list[Finding]:
+    """Whether items have labels enough to compare annotators."""
+    covered = agreement.coverage
+    if not covered.n_items:
+        return []
+    found = []
+    if covered.n_unlabelled:
+        found.append(
+            Finding("note", f"{covered.n_unlabelled} of {covered.n_items} items have no label by any annotator.")
+        )
+    thin = covered.n_single / covered.n_items
+    if thin > THIN_SHARE:
+        found.append(
+            Finding(
+                "caution",
+                f"{thin:.0%} of the items have one label only; nobody's word on them can be compared.",
+                "A second label on a tenth of the items already tells annotators apart.",
+            )
+        )
+    elif covered.n_shared:
+        share = covered.n_shared / covered.n_items
+        found.append(
+            Finding("good", f"{share:.0%} of the items have two labels or more, so annotators can be compared.")
+        )
+    return found
+
+
+def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
+    """How the labels fare where the truth is known."""
+    if annotations.gold is None or not annotations.gold.count():
+        return []
+    best = np.argmax(result.class_probabilities, axis=1)
+    accuracy = float(np.ma.mean(annotations.gold == best))
+    n_gold = int(annotations.gold.count())
+    expected = float(result.class_probabilities.max(axis=1)[~np.ma.getmaskarray(annotations.gold)].mean())
+    text = f"{accuracy:.1%} of the labels of {n_gold} items with gold are right; the method expected {expected:.1%}."
+    margin = 3 * np.sqrt(max(accuracy * (1 - accuracy), 1 / n_gold) / n_gold) + 0.02  # three standard errors and a bit
+    if expected - accuracy > margin:
+        return [Finding("caution", f"{text} Its probabilities are too sure.", "See Calibration.")]
+    return [Finding("good", text)]
+
+
+def from_annotators(table: AnnotatorTable) -> list[Finding]:
+    """Who is no better than guessing, and who labelled too little to tell."""
+    guessing = [row for row in table.rows if "no better than guessing" in row.remarks]
+    few = [row for row in table.rows if row.n_labels is not None and row.n_labels < FEW_LABELS]
+    found = []
+    if guessing:
+        names = ", ".join(row.name for row in guessing[:3])
+        more = f" and {len(guessing) - 3} more" if len(guessing) > 3 else ""
+        found.append(
+            Finding(
+                "note",
+                f"{len(guessing)} of {table.n_annotators} annotators are no better than guessing: {names}{more}.",
+                "The method already discounts them; new labels should go to others.",
+            )
+        )
+    if few:
+        found.append(
+            Finding("note", f"{len(few)} annotators gave fewer than {FEW_LABELS} labels; little is known of them.")
+        )
+    return found

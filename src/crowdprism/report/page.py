@@ -1,0 +1,109 @@
+"""The report as one HTML page that needs nothing else: no network, no file beside it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Mapping
+from dataclasses import asdict
+from datetime import datetime
+from functools import cache
+from importlib.resources import files
+from typing import Any
+
+from crowdprism.report.charts import draw_all
+from crowdprism.report.embedding import embedded_json
+from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
+from crowdprism.report.records import AnnotatorTable, ReportContent, Review
+
+ASSETS = files("crowdprism.report") / "assets"
+
+
+@cache
+def asset(name: str) -> str:
+    """A file of the page's own: template, style or script."""
+    return (ASSETS / name).read_text(encoding="utf-8")
+
+
+def render(content: ReportContent, *, made: datetime) -> str:
+    """The whole page."""
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    # Every name from data passes through autoescape; Markup marks only what was made here.
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    script = asset("page.js")
+    return environment.from_string(asset("page.html.j2")).render(
+        content=content,
+        charts={name: Markup(chart) for name, chart in draw_all(content).items()},
+        data=Markup(embedded_json(table_data(content))),
+        script=Markup(script),
+        script_hash=content_hash(script),
+        style=Markup(style_sheet()),
+        made=made.strftime("%Y-%m-%d %H:%M"),
+    )
+
+
+def style_sheet() -> str:
+    """The page's style with the colours of both themes."""
+    dark = f"{variables(DARK)};color-scheme:dark"
+    return "".join(
+        [
+            f":root{{{variables(LIGHT)};color-scheme:light}}",
+            f'@media screen and (prefers-color-scheme:dark){{:root:not([data-theme="light"]){{{dark}}}}}',
+            f'@media screen{{:root[data-theme="dark"]{{{dark}}}}}',
+            heat_rules(),
+            chart_rules(),
+            asset("page.css"),
+        ]
+    )
+
+
+def content_hash(script: str) -> str:
+    """The hash by which the page's policy admits this script and no other."""
+    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+
+
+def table_data(content: ReportContent) -> Mapping[str, Any]:
+    """What the page's script shows in tables, as plain lists."""
+    return {
+        "classes": content.classes,
+        "annotators": annotator_data(content.annotators),
+        "items": item_data(content.review),
+    }
+
+
+def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
+    """Columns of the annotator table, and the confusions behind each row."""
+    return {
+        "rows": [
+            [
+                row.name,
+                row.n_labels,
+                thousandths(row.accuracy),
+                thousandths(row.low),
+                thousandths(row.high),
+                thousandths(row.skill),
+                thousandths(row.agreement),
+                list(row.remarks),
+            ]
+            for row in table.rows
+        ],
+        "matrices": table.matrices,
+        "confusions": [
+            None if listed is None else [list(asdict(c).values()) for c in listed] for listed in table.confusions
+        ],
+    }
+
+
+def item_data(review: Review) -> list[list[Any]]:
+    """Rows of the table of items to review."""
+    return [
+        [row.item, row.label, thousandths(row.probability), row.second, row.given, list(row.reasons)]
+        for row in review.rows
+    ]
+
+
+def thousandths(value: float | None) -> float | None:
+    """Three digits are all that is shown."""
+    return None if value is None else round(value, 3)
