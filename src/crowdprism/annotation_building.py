@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from crowdprism import annotation_checks as checks
 from crowdprism.annotation_columns import as_column, as_numbers
+from crowdprism.annotation_sorting import MANY, sort_many
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 from crowdprism.names import INT32_MAX, INT64_MAX, NameArray, encode, is_missing, name_array, plain, positions
 
@@ -140,6 +141,18 @@ def in_container_order(
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any], dict[str, Any]]:
     """Sort by item, annotator, label and then the numbers; return item_start and the sorted columns."""
     n_items, n_annotators, n_classes = sizes
+    if len(item) >= MANY and all(values is None for values in numbers.values()):
+        ranks = {"item_rank": n_items, "annotator_rank": n_annotators, "label_rank": n_classes}
+        counts = np.bincount(item, minlength=n_items)
+        start, annotator, label = sort_many(
+            item,
+            annotator,
+            label,
+            counts=counts,
+            label_dtype=label_dtype(n_classes),
+            **{name: np.arange(size, dtype=np.int32) for name, size in ranks.items()},
+        )
+        return start, annotator, label, dict(numbers)
     start = np.zeros(n_items + 1, dtype=np.int32 if len(item) <= INT32_MAX else np.int64)
     np.cumsum(np.bincount(item, minlength=n_items), out=start[1:])
     present = {name: values for name, values in numbers.items() if values is not None}

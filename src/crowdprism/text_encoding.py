@@ -8,6 +8,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crowdprism.annotation_sorting import MANY
 from crowdprism.names import NameArray
 
 
@@ -21,9 +22,31 @@ def encode_text(column: pl.Series) -> tuple[NameArray, NDArray[Any]]:
     >>> encode_text(pl.Series(["dog", "cat", "dog"]))
     (array(['cat', 'dog'], dtype=object), array([1, 0, 1], dtype=int32))
     """
+    if len(column) >= MANY:
+        found = encode_many(column)
+        if found is not None:
+            return found
     names = column.unique().sort()
     codes = column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
     return text_names(names), codes
+
+
+def encode_many(column: pl.Series) -> tuple[NameArray, NDArray[np.int32]] | None:
+    """Encode by hashes, then compare the texts themselves; None in the all but impossible case that two collide."""
+    from crowdprism.annotation_kernels import code_hashes
+
+    hashes = column.hash().to_numpy()
+    size = 1 << (2 * len(column)).bit_length()
+    slots, slot_codes = np.empty(size, dtype=np.uint64), np.full(size, -1, dtype=np.int32)
+    first, codes = np.empty(len(column), dtype=np.int32), np.empty(len(column), dtype=np.int32)
+    n_names = code_hashes(hashes, slots, slot_codes, first, codes)
+    del slots, slot_codes
+    names = column.gather(first[:n_names])
+    if not (names.gather(codes) == column).all():
+        return None
+    ordered = names.sort()
+    rank = names.cast(pl.Enum(ordered)).to_physical().to_numpy().astype(np.int32)
+    return text_names(ordered), rank[codes]
 
 
 def text_names(names: pl.Series) -> NameArray:

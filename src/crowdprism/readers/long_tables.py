@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from crowdprism.errors import UnreadableFileError, some
-from crowdprism.readers.documents import Document
+from crowdprism.readers.documents import Document, is_utf8
 from crowdprism.readers.raw_annotations import NUMBERS, RawAnnotations, ReadingOptions
 
 # Names as they occur in exports, compared without case and punctuation; the first that a table has is taken.
@@ -117,6 +117,22 @@ def read(document: Document, options: ReadingOptions, given: dict[str, str] | No
     if "gold" in columns:
         take_gold(frame, columns, raw)
     return raw
+
+
+def is_plain(document: Document, columns: dict[str, str], options: ReadingOptions) -> bool:
+    """Tell whether nothing but item, annotator and label matters, so that the quick reader can do it."""
+    return (
+        document.container == "table"
+        and document.path is not None
+        and document.packing in ("", "gzip")
+        and set(columns) == set(REQUIRED)
+        and len(set(columns.values())) == len(columns)
+        and all(document.columns.count(column) == 1 for column in columns.values())
+        and "status" not in document.columns
+        and not (options.skip_missing or options.missing is not None or options.annotator_from)
+        and is_utf8(options.encoding)
+        and document.head_text.split("\n", 1)[0].count('"') % 2 == 0
+    )
 
 
 def require_columns(document: Document, columns: dict[str, str], options: ReadingOptions) -> None:

@@ -13,7 +13,7 @@ from crowdprism.readers.report import Skipped
 
 NUMBERS = ("weight", "duration", "timestamp")
 WHOLE_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # as Python writes it; "007" stays text, and 18 digits fit int64
-WHOLE_FLOAT = r"^(?:0|-?[1-9][0-9]{0,14})\.0$"  # what pandas makes of whole numbers where some are missing
+WHOLE_FLOAT = r"^(?:0|-?[1-9][0-9]{0,17})\.0$"  # what pandas makes of whole numbers where some are missing
 
 
 @dataclass(frozen=True)

@@ -16,12 +16,14 @@ from crowdprism.annotations import Annotations, Repeats
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
 from crowdprism.names import encode, name_array, plain, positions
 from crowdprism.readers import registry
+from crowdprism.readers.documents import Document
 from crowdprism.readers.files import FoundFile, find_files, open_documents
-from crowdprism.readers.long_tables import SYNONYMS
+from crowdprism.readers.long_tables import NAMED_LAYOUTS, REQUIRED, SYNONYMS, find_columns, is_plain
 from crowdprism.readers.raw_annotations import RawAnnotations, ReadingOptions, merged, type_text
 from crowdprism.readers.report import ReadingReport
 
 logger = logging.getLogger("crowdprism")
+LARGE_FILE_BYTES = 1 << 25  # about a million rows; below that the general reader is as quick
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -138,7 +140,12 @@ def read_annotations_with_report(
     )
     require_options(format, options)
     require_known_repeats(repeats)
-    found = read_files(find_files(source), format, options)
+    files = find_files(source)
+    if classes is None and repeats == "keep" and len(files) == 1:
+        quick = read_quickly(files[0], format, options)
+        if quick is not None:
+            return told(*quick)
+    found = read_files(files, format, options)
     raw = merged(found.parts)
     require_any(raw, found.files[0])
     annotations = build(raw, found.files[0], classes, repeats)
@@ -152,9 +159,43 @@ def read_annotations_with_report(
         left_out_files=found.left_out,
         notes=tuple(raw.notes),
     )
+    return told(annotations, report)
+
+
+def told(annotations: Annotations, report: ReadingReport) -> tuple[Annotations, ReadingReport]:
+    """Log the account of a reading."""
     for line in report.lines():
         logger.info(line)
     return annotations, report
+
+
+def read_quickly(file: FoundFile, format: str, options: ReadingOptions) -> tuple[Annotations, ReadingReport] | None:
+    """Read a large plain table without holding it in memory; None if it is not one."""
+    if format not in ("auto", "long", *NAMED_LAYOUTS) or file.path.stat().st_size < LARGE_FILE_BYTES:
+        return None
+    document = Document(str(file.path), path=file.path, encoding=options.encoding)
+    if document.container != "table" or len(document.sample_rows) < 2:
+        return None
+    name = registry.detect(document, options) if format == "auto" else format
+    if name not in ("long", *NAMED_LAYOUTS):
+        return None
+    columns = find_columns(document.columns, {**NAMED_LAYOUTS.get(name, {}), **options.columns})
+    columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
+    if not is_plain(document, columns, options):
+        return None
+    from crowdprism.readers.fast_tables import read_plain
+
+    annotations = read_plain(
+        file.path,
+        packing=document.packing,
+        delimiter=document.delimiter,
+        columns=document.columns,
+        roles=columns,
+    )
+    if annotations is None:
+        return None
+    n_rows = annotations.n_annotations
+    return annotations, ReadingReport(name, columns, (document.name,), n_rows, n_rows)
 
 
 def require_options(format: str, options: ReadingOptions) -> None:
@@ -267,5 +308,6 @@ def require_known_labels(raw: RawAnnotations, classes: Sequence[Hashable]) -> No
     raise InvalidAnnotationsError(
         f"{len(rows)} of {len(codes)} labels are not among the {len(classes)} given classes "
         f"({some(list(classes), 10)}); the first is {plain(raw.label[row])!r} by annotator "
-        f"{plain(raw.annotator[row])!r} on item {plain(raw.item[row])!r}. Add {some(distinct[unknown].tolist(), 10)} to classes=..., or correct the labels."
+        f"{plain(raw.annotator[row])!r} on item {plain(raw.item[row])!r}. "
+        f"Add {some(distinct[unknown].tolist(), 10)} to classes=..., or correct the labels."
     )

@@ -1,0 +1,278 @@
+"""Large plain text tables: read block by block, ids to codes at once, so that memory stays near the result's size.
+
+Only what is plain is read here: three columns with item, annotator and label, nothing missing, every line whole.
+Anything else (line breaks inside quotes, missing cells, bytes that are not UTF-8, ...) is left to the general
+reader, which knows what to say about it. The result is the same, bit for bit.
+"""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crowdprism.annotation_building import label_dtype
+from crowdprism.annotation_sorting import N_THREADS, sort_many
+from crowdprism.annotations import Annotations
+from crowdprism.names import NameArray, name_array
+from crowdprism.readers.long_tables import MISSING_LABELS
+
+BLOCK_BYTES = 1 << 24
+MIN_ROW_BYTES = 6  # "a,b,c" and a line break: bounds the rows of a block
+WORD_BYTES = 8  # the kernels read whole words, also at the end
+MAX_LINE_BYTES = 1 << 18
+MAX_HEADER_BYTES = 1 << 20
+MAX_SORT_WORDS = 4  # names that differ in more than 32 bytes are sorted as text
+LONGEST_MARKER = max(map(len, MISSING_LABELS))
+
+
+class NameTable:
+    """Texts seen so far and their codes, in order of appearance."""
+
+    def __init__(self) -> None:
+        self.slots: NDArray[np.uint64] = np.zeros(1 << 12, dtype=np.uint64)
+        self.words: NDArray[np.uint64] = np.empty(1 << 12, dtype=np.uint64)
+        self.words[0] = 0
+        self.state = np.array([1, 0, 0])  # words used, names known, and a place for the kernel's own sum
+
+    def encode(self, buffer: NDArray[np.uint8], cells: Cells, role: int) -> NDArray[np.int32]:
+        """Codes of a block's cells."""
+        from crowdprism.annotation_kernels import code_cells
+
+        n_rows = cells.n_rows
+        lengths = cells.lengths[role, :n_rows]
+        self._make_room(n_rows, int(lengths.sum(dtype=np.int64)))
+        codes = np.empty(n_rows, dtype=np.int32)
+        starts, hashes = cells.starts[role, :n_rows], cells.hashes[role, :n_rows]
+        code_cells(buffer, starts, lengths, hashes, self.slots, self.words, self.state, codes)
+        return codes
+
+    def _make_room(self, n_rows: int, n_bytes: int) -> None:
+        """Room for the worst case that every cell of the block is new."""
+        from crowdprism.annotation_kernels import RECORD_WORDS, rehash
+
+        needed = int(self.state[0]) + n_rows * (RECORD_WORDS + 1) + n_bytes // 8
+        if needed > len(self.words):
+            words: NDArray[np.uint64] = np.empty(max(needed, 2 * len(self.words)), dtype=np.uint64)
+            words[: self.state[0]] = self.words[: self.state[0]]
+            self.words = words
+        size = len(self.slots)
+        while size < 3 * (int(self.state[1]) + n_rows) // 2:
+            size *= 2
+        if size > len(self.slots):
+            self.slots = np.zeros(size, dtype=np.uint64)
+            rehash(self.words, int(self.state[0]), self.slots)
+
+    def names(self) -> StoredNames:
+        """The names in order of their codes; the table itself is given up."""
+        from crowdprism.annotation_kernels import join_names
+
+        used, n_names = int(self.state[0]), int(self.state[1])
+        joined = np.empty(used * 8, dtype=np.uint8)
+        lengths, counts = np.empty(n_names, dtype=np.int64), np.empty(n_names, dtype=np.int64)
+        n_bytes = join_names(self.words, self.words.view(np.uint8), used, joined, lengths, counts)
+        self.slots, self.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
+        return StoredNames(joined[:n_bytes].copy(), lengths, counts)
+
+
+class StoredNames:
+    """Distinct names as bytes: which are whole numbers, and in which order they stand."""
+
+    def __init__(self, joined: NDArray[np.uint8], lengths: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+        from crowdprism.annotation_kernels import whole_numbers
+
+        self.joined, self.lengths, self.counts = joined, lengths, counts
+        numbers = np.empty(len(lengths), dtype=np.int64)
+        is_whole = whole_numbers(joined, lengths, 0, numbers) or whole_numbers(joined, lengths, 2, numbers)
+        self.numbers = numbers if is_whole else None
+
+    def order(self) -> NDArray[np.int64]:
+        """Codes in the order of their names."""
+        from crowdprism.annotation_kernels import common_prefix, sort_words
+
+        if self.numbers is not None:
+            return np.argsort(self.numbers)
+        skip = common_prefix(self.joined, self.lengths)
+        n_words = -(-(int(self.lengths.max()) - skip) // 8) or 1
+        keys = np.empty((len(self.lengths), n_words if n_words <= MAX_SORT_WORDS else 0), dtype=np.uint64)
+        if n_words > MAX_SORT_WORDS or not sort_words(self.joined, self.lengths, skip, keys):
+            return pl.Series(self.texts()).arg_sort().to_numpy()
+        if n_words == 1:
+            return np.argsort(keys[:, 0])
+        return np.lexsort(keys.T[::-1])
+
+    def texts(self) -> list[str]:
+        """The names as text, in order of their codes."""
+        return self.joined[:-1].tobytes().decode().split("\n")
+
+    def in_order(self, order: NDArray[np.int64]) -> NameArray:
+        """The names as the container keeps them. Raises where they are missing or not UTF-8."""
+        if self.numbers is not None:
+            return name_array(self.numbers[order])
+        texts = self.texts()
+        if self.lengths.min() <= LONGEST_MARKER and any(
+            len(text) <= LONGEST_MARKER and text.strip().lower() in MISSING_LABELS for text in texts
+        ):
+            raise NotPlainError("a cell is missing")
+        names = np.empty(len(texts), dtype=object)
+        names[:] = texts
+        names = names[order]
+        names.flags.writeable = False
+        return names
+
+
+class NotPlainError(Exception):
+    """The table needs the general reader."""
+
+
+@dataclass
+class Cells:
+    """Where the cells of a block stand, and their hashes: (role, row)."""
+
+    starts: NDArray[np.int32]
+    lengths: NDArray[np.int32]
+    hashes: NDArray[np.uint64]
+    n_rows: int = 0
+
+    @classmethod
+    def empty(cls, max_rows: int) -> Cells:
+        """Room for a number of rows."""
+        shape = (3, max_rows)
+        return cls(np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint64))
+
+
+def read_plain(
+    path: Path, *, packing: str, delimiter: str, columns: list[str], roles: dict[str, str]
+) -> Annotations | None:
+    """Read a plain long table; None if it is not plain after all. `roles` names the three columns."""
+    role_of_column = np.full(len(columns), -1, dtype=np.int64)
+    for role, name in enumerate(("item", "annotator", "label")):
+        role_of_column[columns.index(roles[name])] = role
+    try:
+        tables, codes = encode_file(path, packing, ord(delimiter), role_of_column)
+        return finished(tables, codes)
+    except (NotPlainError, UnicodeDecodeError, EOFError, OSError, zlib.error):
+        return None
+
+
+def encode_file(
+    path: Path, packing: str, delimiter: int, role_of_column: NDArray[np.int64]
+) -> tuple[list[NameTable], list[list[NDArray[np.int32]]]]:
+    """Read block by block and turn every cell into the code of its text."""
+    tables = [NameTable() for _ in range(3)]
+    codes: list[list[NDArray[np.int32]]] = [[], [], []]
+    parts = [Cells.empty(BLOCK_BYTES // MIN_ROW_BYTES) for _ in range(N_THREADS)]
+    with opened(path, packing) as file, ThreadPoolExecutor(N_THREADS) as pool:
+        skip_header(file)
+        for buffer, cuts in blocks(file):
+            scans = [
+                pool.submit(scan, buffer, cuts[part], cuts[part + 1], delimiter, role_of_column, parts[part])
+                for part in range(N_THREADS)
+            ]
+            for one in scans:
+                one.result()
+            # Each table belongs to one thread: the many items to one, annotators and labels to the other.
+            for work in [pool.submit(encode_roles, buffer, parts, tables, roles) for roles in ((0,), (1, 2))]:
+                for role, found in work.result():
+                    codes[role].append(found)
+    return tables, codes
+
+
+def opened(path: Path, packing: str) -> Any:
+    """The file as unpacked bytes."""
+    return gzip.open(path, "rb") if packing == "gzip" else open(path, "rb", buffering=0)
+
+
+def scan(
+    buffer: NDArray[np.uint8], begin: int, end: int, delimiter: int, role_of_column: NDArray[np.int64], cells: Cells
+) -> None:
+    """Find the cells of a part of a block."""
+    from crowdprism.annotation_kernels import scan_rows
+
+    cells.n_rows = int(
+        scan_rows(buffer, begin, end, delimiter, role_of_column, cells.starts, cells.lengths, cells.hashes)
+    )
+    if cells.n_rows < 0:
+        raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
+
+
+def encode_roles(
+    buffer: NDArray[np.uint8], parts: list[Cells], tables: list[NameTable], roles: tuple[int, ...]
+) -> list[tuple[int, NDArray[np.int32]]]:
+    """Codes of some columns of a block."""
+    return [(role, tables[role].encode(buffer, cells, role)) for role in roles for cells in parts if cells.n_rows]
+
+
+def skip_header(file: Any) -> None:
+    """Go past the first line."""
+    head = file.read(MAX_HEADER_BYTES)
+    end = head.find(b"\n")
+    if end < 0:
+        raise NotPlainError("no line break")
+    file.seek(end + 1)
+
+
+def blocks(file: Any) -> Iterator[tuple[NDArray[np.uint8], list[int]]]:
+    """Whole lines in one buffer that is used again, with the places that cut it into a part per thread."""
+    buffer: NDArray[np.uint8] = np.zeros(BLOCK_BYTES + WORD_BYTES, dtype=np.uint8)
+    view = memoryview(buffer)[:BLOCK_BYTES]  # type: ignore[arg-type]
+    held = 0
+    while True:
+        n_read = file.readinto(view[held:])
+        filled = held + n_read
+        if not filled:
+            return
+        end = filled if not n_read else line_end(buffer, filled)
+        cuts = [line_end(buffer, end * part // N_THREADS) for part in range(N_THREADS)]
+        yield buffer, [*cuts, end]
+        if not n_read:
+            return
+        held = filled - end
+        buffer[:held] = buffer[end:filled].copy()
+
+
+def line_end(buffer: NDArray[np.uint8], before: int) -> int:
+    """The place after the last line break before a place; 0 if there is none."""
+    low = max(0, before - MAX_LINE_BYTES)
+    found = buffer[low:before].tobytes().rfind(b"\n")
+    if found < 0 and before:
+        raise NotPlainError("a very long line")
+    return low + found + 1
+
+
+def finished(tables: list[NameTable], codes: list[list[NDArray[np.int32]]]) -> Annotations | None:
+    """Order names and rows."""
+    if not codes[0]:
+        return None
+    stored = [table.names() for table in tables]
+    orders = [names.order() for names in stored]
+    ranks = [inverse(order) for order in orders]
+    n_classes = len(ranks[2])
+    if n_classes < 2:
+        return None
+    item, annotator, label = (np.concatenate(codes.pop(0)) for _ in range(3))
+    with ThreadPoolExecutor(1) as pool:
+        # Python makes the names while compiled code, which needs no interpreter, sorts the rows.
+        rows = pool.submit(
+            sort_many, item, annotator, label, counts=stored[0].counts, item_rank=ranks[0],
+            annotator_rank=ranks[1], label_rank=ranks[2],
+            label_dtype=label_dtype(n_classes),
+        )  # fmt: skip
+        items, annotators, classes = (names.in_order(order) for names, order in zip(stored, orders, strict=True))
+        start, annotator, label = rows.result()
+    return Annotations(start, annotator, label, items, annotators, classes)
+
+
+def inverse(order: NDArray[Any]) -> NDArray[np.int32]:
+    """The rank of each, from the order of all."""
+    rank = np.empty(len(order), dtype=np.int32)
+    rank[order] = np.arange(len(order), dtype=np.int32)
+    return rank
