@@ -131,6 +131,22 @@ def test_the_likelihood_of_label_pairs_never_falls_and_ends_at_the_truth() -> No
     assert unchanged.confusions == pytest.approx(truth, abs=1e-4)  # the truth is a fixed point
 
 
+def test_one_step_equals_expected_counts_by_loops() -> None:
+    prior, old = np.array([0.5, 0.3, 0.2]), random_confusions(4, 3, seed=3, own=0.5)
+    pairs = exact_pairs(random_confusions(4, 3, seed=4), np.array([0.2, 0.3, 0.5]))
+    expected, shares = np.zeros((4, 3, 3)), np.zeros(3)
+    for first, second, counts in zip(pairs.first, pairs.second, pairs.counts, strict=True):
+        for one, other in itertools.product(range(3), repeat=2):
+            posterior = prior * old[first, :, one] * old[second, :, other]
+            posterior *= counts[one, other] / posterior.sum()
+            expected[first, :, one] += posterior
+            expected[second, :, other] += posterior
+            shares += posterior
+    model, _ = likelihood_step(pairs, PairModel(old, prior))
+    assert model.confusions == pytest.approx(expected / expected.sum(axis=2, keepdims=True))
+    assert model.prior == pytest.approx(shares / shares.sum())
+
+
 # -- tensor method ------------------------------------------------------------------------------------------
 
 

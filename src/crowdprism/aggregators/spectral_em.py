@@ -152,7 +152,7 @@ def require_positive(value: float, found: int, size: int) -> None:
 
 
 def three_groups(annotations: Annotations) -> NDArray[np.int64]:
-    """(n_annotators,) group of each annotator: dealt out in turn, from the most to the fewest annotations (by weight)."""
+    """(n_annotators,) group of each annotator: dealt out in turn, from the most weight to the least."""
     given = np.bincount(annotations.annotator, weights=annotations.weight, minlength=annotations.n_annotators)
     rank = np.argsort(np.argsort(-given, kind="stable"), kind="stable")
     return rank % GROUPS

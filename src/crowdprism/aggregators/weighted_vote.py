@@ -40,15 +40,10 @@ def agreement_with(annotations: Annotations, answers: NDArray[Any], unknown: flo
 def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.float64]:
     """Votes in which each annotation counts its weight times its annotator's skill: (n_items, n_classes).
 
-    Items whose annotators all have skill zero keep their plain votes: the label of a person who is never right
-    with others is still all that is known there.
+    Whoever gave the winning label of some item has a skill above zero, so no annotated item is left without votes.
     """
     own = 1.0 if annotations.weight is None else annotations.weight
-    totals = vote_totals(annotations, own * skills[annotations.annotator])
-    silent = totals.sum(axis=1) <= 0
-    if silent.any():
-        totals = np.where(silent[:, None], vote_totals(annotations), totals)
-    return np.round(totals, TIE_DIGITS)
+    return np.round(vote_totals(annotations, own * skills[annotations.annotator]), TIE_DIGITS)
 
 
 class WeightedVote(IncrementalAggregator):
