@@ -45,5 +45,5 @@ def beside(document: Document) -> dict[str, Any]:
     path = document.path.with_name("metadata.json")
     if not path.is_file():
         return {}
-    found = Document(str(path), path=path, encoding=document.encoding).json
-    return found if isinstance(found, dict) else {}
+    records = Document(str(path), path=path, encoding=document.encoding).records
+    return records[0] if records else {}

@@ -111,7 +111,10 @@ class Document:
     def json(self) -> Any:
         """The parsed JSON document, or `JsonLines`."""
         try:
-            return json.loads(self.text)
+            found = json.loads(self.text)
+            if isinstance(found, dict) and not all(isinstance(value, dict) for value in found.values()):
+                return JsonLines([found])  # a single record
+            return found
         except RecursionError as error:
             raise UnreadableFileError(f"{self.name} nests JSON too deeply to be an export.") from error
         except json.JSONDecodeError as error:

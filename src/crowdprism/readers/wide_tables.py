@@ -19,14 +19,18 @@ UNNAMED = ("", "unnamed0", "column1", "index", "id")
 
 def matches_matrix(document: Document) -> bool:
     """Tell whether this is a text of numbers without header, such as `answers.txt`."""
-    return document.container == "table" and all(is_number(cell) for cell in first_line_cells(document))
-
-
-def first_line_cells(document: Document) -> list[str]:
-    """The cells of the first line, delimited by white space or as usual."""
+    if document.container != "table":
+        return False
     lines = document.head_text.removeprefix("\ufeff").splitlines()
-    line = next((line for line in lines if line.strip()), "")
-    return [cell for cell in line.replace(",", " ").replace(";", " ").split() if cell] or ["?"]
+    cells = cells_of(next((line for line in lines if line.strip()), ""))
+    # 0, 1, 2, ... in the first line are the names of columns, not labels.
+    return all(map(is_number, cells)) and not (len(cells) > 2 and cells == [str(n) for n in range(len(cells))])
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a line of numbers, delimited by white space, comma or semicolon."""
+    delimiter = next((one for one in ",;\t" if one in line), None)
+    return [cell.strip() for cell in line.strip("\r\n").split(delimiter)] if delimiter else line.split() or ["?"]
 
 
 def is_number(cell: str) -> bool:
@@ -40,7 +44,7 @@ def is_number(cell: str) -> bool:
 
 def read_matrix(document: Document, options: ReadingOptions) -> RawAnnotations:
     """Read a matrix of class codes; items and annotators are numbered from 0."""
-    rows = [line.replace(",", " ").replace(";", " ").split() for line in document.text.splitlines() if line.strip()]
+    rows = [cells_of(line) for line in document.text.splitlines() if line.strip()]
     odd = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
     if odd is not None:
         raise UnreadableFileError(
