@@ -105,7 +105,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         As in `crowdprism.training.TrainingSettings`. A batch size of `"auto"` is a tenth of the items, at least 8 and
         at most 64, so that small data sets still get enough steps.
     annotator_learning_rate, annotator_weight_decay
-        Of the crowd head; by default ten times the network's rate, and no decay.
+        Of the crowd head; by default ten times the network's rate (`rate_ratio` of the class), and no decay.
     clip_norm, warm_start, ramp, hold_annotators, patience
         As in `TrainingSettings`.
     selection
@@ -130,6 +130,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
+    rate_ratio: ClassVar[float] = ANNOTATOR_RATE_RATIO
     no_confusions: ClassVar[str] = ""  # why a method has no confusion matrices, and which to take instead
 
     def __init__(
@@ -143,7 +144,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schedule: str = "cosine",
         learning_rate: float = 3e-3,
         annotator_learning_rate: float | None = None,
-        weight_decay: float = 1e-3,
+        weight_decay: float = 5e-3,
         annotator_weight_decay: float = 0.0,
         clip_norm: float | None = None,
         warm_start: float = 0.2,
@@ -228,7 +229,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             schedule=self.schedule,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
-            annotator_learning_rate=ANNOTATOR_RATE_RATIO * self.learning_rate if rate is None else rate,
+            annotator_learning_rate=self.rate_ratio * self.learning_rate if rate is None else rate,
             annotator_weight_decay=self.annotator_weight_decay,
             clip_norm=self.clip_norm,
             warm_start=self.warm_start,

@@ -25,7 +25,7 @@ from crowdprism.training import TrainingSettings
 REGULARIZERS = ("F", "W", None, "auto")
 LOSSES = ("ccem", "joint")
 MODES = ("crowdprism", "paper")
-DEFAULT_STRENGTHS = {"F": 0.03, "W": 0.01}
+DEFAULT_STRENGTHS = {"F": 0.05, "W": 0.01}
 RARE_CLASS = 0.5  # a class with less than this part of an even share of the votes makes the crowd imbalanced
 PAPER_WEIGHT_DECAY = 1e-4
 
@@ -43,7 +43,7 @@ class GeoCrowdNet(CrowdClassifier):
         the stacked confusions (for many annotators and few items). None: plain coupled cross-entropy. `"auto"`: none
         where votes are imbalanced, W where there are more confusion rows than items, else F.
     strength
-        Weight of the volume term; `"auto"` takes 0.03 for F and 0.01 for W.
+        Weight of the volume term; `"auto"` takes 0.05 for F and 0.01 for W.
     loss
         `"ccem"` as published, or `"joint"`: the annotations of an item are multiplied as evidence about one hidden
         class before the logarithm, which is more efficient where annotators err independently.
@@ -178,6 +178,7 @@ class GeoCrowdNet(CrowdClassifier):
             annotator_learning_rate=settings.learning_rate,
             warm_start=0.0,
             ramp=0.0,
+            hold_annotators=0.0,
             even_batches=False,
         )
 

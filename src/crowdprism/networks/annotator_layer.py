@@ -242,20 +242,17 @@ FORMS: dict[str, type[FreeConfusions] | type[PooledConfusions] | type[SkillConfu
 
 
 def suitable_form(n_annotations: int, n_annotators: int, n_classes: int) -> Form:
-    """Choose the form by how many labels an annotator gave on average, against what a form has to learn.
+    """Choose the form by how many labels an annotator gave on average: a skill each below one label per class.
 
-    Fewer than one label per class: a skill each. Fewer than a quarter of the n_classes (n_classes - 1) free numbers:
-    pooled with a residual. Else free.
+    Above that, pooled: with many labels the residual outweighs its penalty and the form is as rich as the free one,
+    with few it stays near the crowd.
 
     Examples
     --------
     >>> suitable_form(2547, 59, 8), suitable_form(30_000, 500, 100)
-    ('free', 'skill')
+    ('pooled', 'skill')
     """
-    labels_each = n_annotations / max(n_annotators, 1)
-    if labels_each < n_classes:
-        return "skill"
-    return "pooled" if labels_each < n_classes * (n_classes - 1) / 4 else "free"
+    return "skill" if n_annotations < n_classes * n_annotators else "pooled"
 
 
 def make_annotator_layer(form: str, start: Tensor, *, touched_only: bool | None = None) -> AnnotatorLayer:

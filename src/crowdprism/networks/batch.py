@@ -30,9 +30,13 @@ class Batch:
     annotation
         Position of each annotation among all training annotations, for parameters that belong to single annotations.
         Mixup repeats annotations, but not these.
-    group, group_row, group_weight
+    group, group_row, group_weight, evidence_weight
         Annotations that are evidence about the same item share a `group`; `group_row` is the batch row of each
-        group. None where groups are the rows themselves; mixup makes two groups per row, with weights.
+        group. None where groups are the rows themselves; mixup makes two groups per row, with weights. Annotations
+        within a group then count by `evidence_weight`, as `weight` already holds the share of the mixture.
+    partner, share
+        Where single annotations are mixed in pairs: the annotation that each is mixed with, and its own share. Rows
+        are then annotations. None elsewhere.
     """
 
     features: Tensor
@@ -49,3 +53,6 @@ class Batch:
     group: Tensor | None = None
     group_row: Tensor | None = None
     group_weight: Tensor | None = None
+    partner: Tensor | None = None
+    share: Tensor | None = None
+    evidence_weight: Tensor | None = None

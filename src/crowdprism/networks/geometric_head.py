@@ -84,7 +84,7 @@ class GeometricHead(CrowdHead):
             log_class_probs.index_select(0, batch.group_row),
             columns,
             batch.group,
-            batch.weight,
+            batch.evidence_weight,
             temper=self.temper,
             group_weight=batch.group_weight,
         )

@@ -97,6 +97,7 @@ def mixed(batch: Batch, alpha: float, rng: np.random.Generator) -> Batch:
         label=batch.label.repeat(2),
         place=batch.place.repeat(2),
         weight=torch.cat([share * weight, (1 - share) * weight]),
+        evidence_weight=None if batch.weight is None else batch.weight.repeat(2),
         group=torch.cat([batch.item, n + batch.item]),
         group_row=torch.cat([rows, mixes_into]),
         group_weight=torch.cat([torch.full((n,), share), torch.full((n,), 1 - share)]).to(device),
