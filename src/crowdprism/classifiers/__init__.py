@@ -5,9 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crowdprism.classifiers.aggnet import AggNet
+from crowdprism.classifiers.annot_mix import AnnotMix
 from crowdprism.classifiers.base import CrowdClassifier
+from crowdprism.classifiers.coinnet import COINNet
+from crowdprism.classifiers.conal import CoNAL
+from crowdprism.classifiers.crowdlayer import CrowdLayer
+from crowdprism.classifiers.doctornet import DoctorNet
 from crowdprism.classifiers.geocrowdnet import GeoCrowdNet
+from crowdprism.classifiers.max_mig import MaxMIG
+from crowdprism.classifiers.mbem import MBEM
+from crowdprism.classifiers.raykar import Raykar
+from crowdprism.classifiers.speelfc import SpeeLFC
 from crowdprism.classifiers.storage import load_classifier
+from crowdprism.classifiers.tracereg import TraceReg
+from crowdprism.classifiers.two_stage import TwoStage
+from crowdprism.classifiers.unionnet import UnionNet
 from crowdprism.errors import InvalidParameterError
 
 # Name -> (class, parameters that the name stands for).
@@ -15,6 +28,50 @@ CLASSIFIERS: dict[str, tuple[type[CrowdClassifier], Mapping[str, Any]]] = {
     "geocrowdnet": (GeoCrowdNet, {"regularizer": None}),
     "geocrowdnet-f": (GeoCrowdNet, {"regularizer": "F"}),
     "geocrowdnet-w": (GeoCrowdNet, {"regularizer": "W"}),
+    "crowdlayer": (CrowdLayer, {}),
+    "tracereg": (TraceReg, {}),
+    "speelfc": (SpeeLFC, {}),
+    "unionnet-a": (UnionNet, {"variant": "A"}),
+    "unionnet-b": (UnionNet, {"variant": "B"}),
+    "conal": (CoNAL, {}),
+    "max-mig": (MaxMIG, {}),
+    "mbem": (MBEM, {}),
+    "doctornet": (DoctorNet, {"weighted": False}),
+    "doctornet-weighted": (DoctorNet, {"weighted": True}),
+    "aggnet": (AggNet, {}),
+    "raykar": (Raykar, {}),
+    "two-stage": (TwoStage, {}),
+    "nn-mv": (TwoStage, {"aggregator": "majority-vote", "targets": "hard"}),
+    "nn-dsem": (TwoStage, {"aggregator": "dawid-skene", "targets": "hard"}),
+    "coinnet": (COINNet, {}),
+    "annot-mix": (AnnotMix, {}),
+}
+
+# Other names that papers and libraries use, in lower case with hyphens.
+ALIASES: dict[str, str] = {
+    "ccem": "geocrowdnet",
+    "geocrowdnet(lambda=0)": "geocrowdnet",
+    "geocrowdnet(f)": "geocrowdnet-f",
+    "geocrowdnet(w)": "geocrowdnet-w",
+    "georeg-f": "geocrowdnet-f",
+    "georeg-w": "geocrowdnet-w",
+    "crowd-layer": "crowdlayer",
+    "trace-reg": "tracereg",
+    "unionnet": "unionnet-b",
+    "union-net": "unionnet-b",
+    "union-net-a": "unionnet-a",
+    "union-net-b": "unionnet-b",
+    "maxmig": "max-mig",
+    "dn": "doctornet",
+    "doctor-net": "doctornet",
+    "wdn": "doctornet-weighted",
+    "majority-vote": "nn-mv",
+    "mv": "nn-mv",
+    "nn-ds": "nn-dsem",
+    "dawid-skene": "nn-dsem",
+    "learning-from-crowds": "raykar",
+    "coin-net": "coinnet",
+    "annotmix": "annot-mix",
 }
 
 
@@ -25,11 +82,35 @@ def make_classifier(name: str, **params: Any) -> CrowdClassifier:
     --------
     >>> make_classifier("geocrowdnet-f", epochs=10)
     GeoCrowdNet(epochs=10, regularizer='F')
+    >>> make_classifier("Max-MIG", divergence="pearson")
+    MaxMIG(divergence='pearson')
     """
-    if name not in CLASSIFIERS:
+    plain = name.lower().replace(" ", "-").replace("_", "-")
+    known = ALIASES.get(plain, plain)
+    if known not in CLASSIFIERS:
         raise InvalidParameterError(f"There is no classifier {name!r}; there are {', '.join(sorted(CLASSIFIERS))}.")
-    kind, fixed = CLASSIFIERS[name]
+    kind, fixed = CLASSIFIERS[known]
     return kind(**{**fixed, **params})
 
 
-__all__ = ["CLASSIFIERS", "CrowdClassifier", "GeoCrowdNet", "load_classifier", "make_classifier"]
+__all__ = [
+    "ALIASES",
+    "AggNet",
+    "AnnotMix",
+    "CLASSIFIERS",
+    "COINNet",
+    "CoNAL",
+    "CrowdClassifier",
+    "CrowdLayer",
+    "DoctorNet",
+    "GeoCrowdNet",
+    "MBEM",
+    "MaxMIG",
+    "Raykar",
+    "SpeeLFC",
+    "TraceReg",
+    "TwoStage",
+    "UnionNet",
+    "load_classifier",
+    "make_classifier",
+]

@@ -126,6 +126,15 @@ def build_network(
     return built
 
 
+def seeded(make: Callable[[], nn.Module], generator: torch.Generator) -> nn.Module:
+    """Return the module that `make` builds, its weights drawn from `generator` and not from torch's global stream."""
+    with torch.device("meta"):  # no storage, so no draws from the global stream
+        built = make()
+    built.to_empty(device="cpu")
+    initialize(built, generator)
+    return built
+
+
 def check_image(network: str, input_shape: Sequence[int]) -> None:
     """Raise where the shape of an item does not fit a named image network."""
     if network not in IMAGE_NETWORKS:

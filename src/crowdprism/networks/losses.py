@@ -69,3 +69,19 @@ def joint_cross_entropy(
     if group_weight is not None:
         log_likelihood = log_likelihood * group_weight
     return -log_likelihood.sum()
+
+
+def label_cross_entropy(
+    log_label_probs: Tensor,  # (annotation, given label)
+    label: Tensor,  # (annotation,)
+    weight: Tensor | None = None,  # (annotation,)
+) -> Tensor:
+    """Sum over annotations of -log P(label).
+
+    Examples
+    --------
+    >>> round(float(label_cross_entropy(torch.tensor([[0.9, 0.1]]).log(), torch.tensor([0]))), 4)
+    0.1054
+    """
+    chosen = log_label_probs.gather(1, label.unsqueeze(1)).sum(dim=1)
+    return -chosen.sum() if weight is None else -(chosen * weight).sum()

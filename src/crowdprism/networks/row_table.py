@@ -43,10 +43,15 @@ class RowTable(nn.Module):
         """Return the rows that a step works on: all, or those touched, in the order of `place`."""
         if not self.touched_only:
             return self.values
-        if self.pending is None or self.pending.touched is not batch.touched:
-            leaf = self.values.detach().index_select(0, batch.touched)
-            self.pending = Pending(batch.touched, leaf.requires_grad_(torch.is_grad_enabled()))
+        touched = self.touched(batch)
+        if self.pending is None or self.pending.touched is not touched:
+            leaf = self.values.detach().index_select(0, touched)
+            self.pending = Pending(touched, leaf.requires_grad_(torch.is_grad_enabled()))
         return self.pending.leaf
+
+    def touched(self, batch: Batch) -> Tensor:
+        """Positions of the rows that a batch touches, each once: the batch's annotators."""
+        return batch.touched
 
     def place(self, batch: Batch) -> Tensor:
         """(annotation,) where each annotation's annotator stands in `rows`."""
@@ -55,3 +60,18 @@ class RowTable(nn.Module):
     def forget(self) -> None:
         """Drop the rows of the last step, so that the next reads the table afresh."""
         self.pending = None
+
+
+class PairTable(RowTable):
+    """(n_annotations, ...) parameters with one row per annotation that was made; always updated where touched."""
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__(start, touched_only=True)
+
+    def touched(self, batch: Batch) -> Tensor:
+        """Positions of the batch's annotations among all training annotations."""
+        return batch.annotation
+
+    def place(self, batch: Batch) -> Tensor:
+        """(annotation,) where each annotation stands in `rows`; mixup repeats them."""
+        return torch.arange(len(batch.item), device=batch.item.device) % max(1, len(batch.annotation))

@@ -1,0 +1,208 @@
+"""annot-mix: confusions that depend on item and annotator, trained on mixtures of (item, annotator, label) triples.
+
+Herde, Lührs, Huseljic and Sick, "Annot-Mix: learning with noisy class labels from multiple annotators via a mixup
+extension", ECAI 2024.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from crowdprism.classifiers.base import CrowdClassifier
+from crowdprism.classifiers.problem import Problem
+from crowdprism.errors import InvalidParameterError
+from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable
+from crowdprism.networks.annotator_layer import diagonal_logit
+from crowdprism.networks.build import seeded
+from crowdprism.networks.dropout import set_generator
+from crowdprism.networks.embedding import EmbeddingTap
+from crowdprism.seeding import torch_stream
+
+WIDTH = 128  # of the annotators' and items' parts of the confusion network, as in the paper
+DROPOUT = 0.5
+EMBEDDING_MEMORY = 0.95  # share of the old value in the running mean of embeddings
+CONFUSION_CHUNK = 2**22  # numbers of confusions formed at once
+
+
+class AnnotatorMixHead(CrowdHead):
+    """log Σ_k f_k(x) C(x, m)[k, label], with C from a small network of annotator and item embedding.
+
+    The item's embedding is detached: confusions read what the network sees, but do not shape it.
+    """
+
+    def __init__(
+        self,
+        tap: EmbeddingTap,
+        n_annotators: int,
+        n_classes: int,
+        *,
+        alpha: float,
+        start_diagonal: float,
+        seed: int,
+        member: int,
+    ) -> None:
+        super().__init__()
+        self.tap = tap
+        self.alpha = alpha
+        self.n_classes = n_classes
+        self.seed, self.member = seed, member
+        generator = torch_stream(seed, "confusions", member)
+        annotators = seeded(lambda: nn.Linear(n_annotators, WIDTH), generator)  # on one-hot annotators; kept as rows
+        self.of_annotator = RowTable(annotators.weight.detach().T.contiguous())  # type: ignore[operator]
+        self.of_item = seeded(lambda: nn.Linear(tap.width, WIDTH), generator)
+        self.mixer = seeded(
+            lambda: nn.Sequential(
+                Dropout(DROPOUT),
+                nn.Linear(2 * WIDTH, WIDTH),
+                nn.BatchNorm1d(WIDTH),
+                nn.ReLU(),
+                nn.Linear(WIDTH, n_classes**2),
+            ),
+            generator,
+        )
+        with torch.no_grad():
+            start = diagonal_logit(start_diagonal, n_classes) * torch.eye(n_classes)
+            self.mixer[-1].bias.copy_(start.flatten())  # type: ignore[index]
+        self.mean_embedding: Tensor
+        self.register_buffer("mean_embedding", torch.zeros(tap.width))
+
+    def start_epoch(self, epoch: int) -> None:
+        device = str(self.mean_embedding.device)
+        set_generator(self.mixer, torch_stream(self.seed, "confusion dropout", self.member, epoch, device=device))
+
+    # -- mixing ---------------------------------------------------------------------------------------------
+
+    def transform(self, batch: Batch, random: np.random.Generator) -> Batch:
+        """Make one row per annotation and mix each with another: features, annotators and labels by the same share."""
+        if not self.alpha or len(batch.label) < 2:
+            return batch
+        n = len(batch.label)
+        device = batch.features.device
+        share = torch.from_numpy(random.beta(self.alpha, self.alpha, size=n)).float().to(device)
+        partner = torch.from_numpy(random.permutation(n)).to(device)
+        features = batch.features.index_select(0, batch.item)
+        wide = share.view(-1, *[1] * (features.ndim - 1))
+        return replace(
+            batch,
+            features=wide * features + (1 - wide) * features.index_select(0, partner),
+            index=batch.index.index_select(0, batch.item),
+            item=torch.arange(n, device=device),
+            partner=partner,
+            share=share,
+        )
+
+    # -- confusions -----------------------------------------------------------------------------------------
+
+    def log_confusions_of(self, annotator: Tensor, embedding: Tensor) -> Tensor:
+        """(rows, WIDTH) annotators and (rows, width) embeddings -> (rows, true class, given label)."""
+        joined = torch.cat([annotator, self.of_item(embedding)], dim=1)
+        for part in self.mixer.children():
+            alone = isinstance(part, nn.BatchNorm1d) and len(joined) < 2  # a lone row has no variance: use past ones
+            joined = _with_past_statistics(part, joined) if alone else part(joined)
+        return torch.log_softmax(joined.view(-1, self.n_classes, self.n_classes), dim=-1)
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        embedding = self.tap.value
+        assert embedding is not None
+        embedding = embedding.detach().float()
+        if not len(batch.label):
+            return 0.0 * log_class_probs.sum()
+        self.mean_embedding.lerp_(embedding.mean(dim=0), 1 - EMBEDDING_MEMORY)
+        rows = self.of_annotator.rows(batch).index_select(0, self.of_annotator.place(batch))
+        if batch.partner is not None and batch.share is not None:
+            share = batch.share.unsqueeze(1)
+            rows = share * rows + (1 - share) * rows.index_select(0, batch.partner)
+        log_confusions = self.log_confusions_of(rows, embedding.index_select(0, batch.item))
+        log_probs = log_class_probs.index_select(0, batch.item).unsqueeze(2)
+        log_labels = torch.logsumexp(log_probs + log_confusions, dim=1)  # (annotation, given label)
+        own = log_labels.gather(1, batch.label.unsqueeze(1)).squeeze(1)
+        weight = torch.ones_like(own) if batch.weight is None else batch.weight
+        if batch.partner is None or batch.share is None:
+            return -(weight * own).sum()
+        others = batch.label.index_select(0, batch.partner)
+        other = log_labels.gather(1, others.unsqueeze(1)).squeeze(1)
+        return -(weight * batch.share * own + weight[batch.partner] * (1 - batch.share) * other).sum()
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        """Of the average item: what each annotator does at the mean embedding."""
+        was_training = self.training
+        self.eval()
+        rows = self.of_annotator.values
+        step = max(1, CONFUSION_CHUNK // self.n_classes**2)
+        parts = [
+            self.log_confusions_of(chunk, self.mean_embedding.expand(len(chunk), -1)).exp()
+            for chunk in torch.split(rows, step)
+        ]
+        self.train(was_training)
+        return torch.cat(parts)
+
+
+def _with_past_statistics(norm: nn.Module, inputs: Tensor) -> Tensor:
+    assert isinstance(norm, nn.BatchNorm1d)
+    return functional.batch_norm(
+        inputs, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
+    )
+
+
+class AnnotMix(CrowdClassifier):
+    """Mix pairs of annotations (items, annotators and labels alike) and train classifier and confusions on them.
+
+    Parameters
+    ----------
+    alpha
+        Parameter of the Beta distribution of the shares; the paper has 1. 0 turns mixing off.
+    start_diagonal
+        Probability of a right label at the start; the paper has 0.9.
+    **training
+        Parameters of `CrowdClassifier`. The paper (LabelMe, Music): RAdam at 0.01, batches of 64, 50 epochs, cosine,
+        weight decay 1e-4 or 0 for the classifier and 0 for annotators.
+
+    Notes
+    -----
+    Confusions depend on the item; `confusions_` are those of the average item.
+
+    Examples
+    --------
+    >>> from crowdprism import load_dataset
+    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
+    >>> model = AnnotMix(epochs=10).fit(train.features, train.annotations)
+    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
+    True
+    """
+
+    name: ClassVar[str] = "annot-mix"
+    rate_ratio: ClassVar[float] = 1.0  # the confusions are a network too
+
+    def __init__(self, *, alpha: float = 1.0, start_diagonal: float = 0.9, **training: Any) -> None:
+        super().__init__(**training)
+        self.alpha = alpha
+        self.start_diagonal = start_diagonal
+
+    def _check_parameters(self, problem: Problem) -> None:
+        if not self.alpha >= 0:
+            raise InvalidParameterError(f"alpha must be at least 0, not {self.alpha!r}.")
+        if self.alpha and self.mixup:
+            raise InvalidParameterError("annot-mix mixes annotations itself: leave mixup at 0, or set alpha=0.")
+
+    def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
+        return AnnotatorMixHead(
+            EmbeddingTap(network),
+            problem.n_annotators,
+            problem.n_classes,
+            alpha=self.alpha,
+            start_diagonal=self.start_diagonal,
+            seed=problem.seed,
+            member=problem.member,
+        )
+
+    def _keep_member(self, problem: Problem, network: nn.Module, head: CrowdHead) -> None:
+        assert isinstance(head, AnnotatorMixHead)
+        head.tap.remove()
+        super()._keep_member(problem, network, head)

@@ -1,0 +1,172 @@
+"""COINNet: GeoCrowdNet with an outlier term for annotations that no confusion matrix explains.
+
+Nguyen, Ibrahim and Fu, "Noisy label learning with instance-dependent outliers: identifiability via crowd wisdom",
+NeurIPS 2024.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from crowdprism.classifiers.base import CrowdClassifier
+from crowdprism.classifiers.problem import Problem
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.networks import (
+    Batch,
+    CrowdHead,
+    FreeConfusions,
+    coupled_cross_entropy,
+    diagonal_confusions,
+    log_volume,
+    prediction_gram,
+)
+from crowdprism.networks.row_table import PairTable
+
+SMALLEST = 1e-10  # probabilities are kept this far from 0 and 1, and squared norms this far above 0
+NORM_POWER = 0.2  # of the squared norm: an l_{2,p} penalty with p = 0.4, so that few items are outliers
+OUTLIER_RATE = 0.1  # outlier terms are probabilities, not logits: they move at the network's rate, not ten times it
+
+
+class OutlierHead(CrowdHead):
+    """P(label) = C_mᵀ f(x) + e, where e sums to zero and belongs to a single annotation.
+
+    Terms are stored for the annotations that were made, not for all items x annotators.
+    """
+
+    def __init__(
+        self,
+        confusions: Tensor,
+        item: Tensor,
+        n_items: int,
+        *,
+        strength: float,
+        outlier_strength: float,
+    ) -> None:
+        super().__init__()
+        self.layer = FreeConfusions(confusions)
+        self.strength = strength
+        self.outlier_strength = outlier_strength
+        self.n_items = n_items
+        self.outliers = None
+        if np.isfinite(outlier_strength):
+            self.outliers = PairTable(torch.zeros(len(item), confusions.shape[-1]))
+        self.item: Tensor
+        self.register_buffer("item", item, persistent=False)
+
+    def terms(self, batch: Batch) -> Tensor | None:
+        """(annotation of the batch, label) outlier terms, which sum to zero."""
+        if self.outliers is None:
+            return None
+        free = OUTLIER_RATE * self.outliers.rows(batch)
+        return free - free.mean(dim=1, keepdim=True)
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        terms = self.terms(batch)
+        if terms is None or self.outliers is None:
+            return coupled_cross_entropy(log_class_probs, self.layer.log_columns(batch), batch.item, batch.weight)
+        confusions = self.layer.block_log_confusions(batch).exp()
+        chosen = confusions.index_select(0, self.layer.table.place(batch))  # (annotation, true class, given label)
+        probs = log_class_probs.exp().index_select(0, batch.item).unsqueeze(1)
+        explained = torch.bmm(probs, chosen).squeeze(1) + terms.index_select(0, self.outliers.place(batch))
+        kept = explained.clamp(SMALLEST, 1 - SMALLEST)
+        likelihood = kept.gather(1, batch.label.unsqueeze(1)).squeeze(1) / kept.sum(dim=1)
+        log_likelihood = likelihood.log()
+        return -log_likelihood.sum() if batch.weight is None else -(log_likelihood * batch.weight).sum()
+
+    def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        parts: dict[str, Tensor] = {}
+        if self.strength:
+            parts["volume"] = -self.strength * log_volume(prediction_gram(log_class_probs.exp()))
+        terms = self.terms(batch)
+        if terms is not None and self.outlier_strength:
+            rows = batch.item[: len(batch.annotation)]  # without the repeats of mixup
+            norms = terms.new_zeros(len(batch.index)).index_add(0, rows, terms.square().sum(dim=1))
+            parts["outliers"] = self.outlier_strength * (norms + SMALLEST).pow(NORM_POWER).mean()
+        return parts
+
+    @torch.no_grad()
+    def scores(self) -> Tensor:
+        """(n_items,) norm of each item's outlier terms."""
+        norms = torch.zeros(self.n_items, device=self.item.device)
+        if self.outliers is None:
+            return norms
+        free = OUTLIER_RATE * self.outliers.values
+        terms = free - free.mean(dim=1, keepdim=True)
+        return norms.index_add(0, self.item, terms.square().sum(dim=1)).sqrt()
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        return self.layer.confusions()
+
+
+class COINNet(CrowdClassifier):
+    """Train through confusion matrices, and let single annotations deviate from them at a price.
+
+    Parameters
+    ----------
+    strength
+        Weight of the volume of the predictions, as in GeoCrowdNet(F); the paper has 0.01.
+    outlier_strength
+        Price of outlier terms, per item; the paper has 0.01. Infinity allows none, which leaves GeoCrowdNet(F).
+    start_diagonal
+        Probability of a right label at the start. The paper starts at identity logits; a start that is the same
+        whatever the number of classes keeps them apart.
+    **training
+        Parameters of `CrowdClassifier`. The paper: Adam at 1e-3, batches of 512, 150 epochs, one-cycle.
+
+    Attributes
+    ----------
+    outlier_scores_
+        (n_items,) how far each item's annotations are from what the confusions explain; not stored by `save`.
+
+    Examples
+    --------
+    >>> from crowdprism import load_dataset
+    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
+    >>> model = COINNet(epochs=10).fit(train.features, train.annotations)
+    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
+    True
+    """
+
+    name: ClassVar[str] = "coinnet"
+    outlier_scores_: NDArray[np.float64]
+
+    def __init__(
+        self, *, strength: float = 0.01, outlier_strength: float = 0.01, start_diagonal: float = 0.6, **training: Any
+    ) -> None:
+        super().__init__(**training)
+        self.strength = strength
+        self.outlier_strength = outlier_strength
+        self.start_diagonal = start_diagonal
+
+    def _check_parameters(self, problem: Problem) -> None:
+        for name in ("strength", "outlier_strength"):
+            if not getattr(self, name) >= 0:
+                raise InvalidParameterError(f"{name} must be at least 0, not {getattr(self, name)!r}.")
+        n_active = int((problem.annotations.labels_per_annotator > 0).sum())
+        if n_active < 2 and np.isfinite(self.outlier_strength):
+            raise UnsuitableDataError(
+                "coinnet tells outliers from confusion by comparing annotators, and needs at least two who label; "
+                f"there is {n_active}. Use geocrowdnet-f, which needs only one."
+            )
+
+    def _make_head(self, problem: Problem) -> CrowdHead:
+        return OutlierHead(
+            diagonal_confusions(problem.n_annotators, problem.n_classes, self.start_diagonal),
+            torch.from_numpy(problem.flat.item),
+            problem.flat.n_items,
+            strength=self.strength,
+            outlier_strength=self.outlier_strength,
+        )
+
+    def _keep_member(self, problem: Problem, network: torch.nn.Module, head: CrowdHead) -> None:
+        assert isinstance(head, OutlierHead)
+        if problem.member == 0:
+            self.outlier_scores_ = head.scores()[: problem.annotations.n_items].double().cpu().numpy()
+        super()._keep_member(problem, network, head)

@@ -1,0 +1,150 @@
+"""DoctorNet: one output per annotator on a shared network; the prediction is their (weighted) average.
+
+Guan, Gulshan, Dai and Hinton, "Who said what: modeling individual labelers improves classification", AAAI 2018.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from crowdprism.classifiers.base import CrowdClassifier
+from crowdprism.classifiers.problem import Problem
+from crowdprism.errors import InvalidParameterError
+from crowdprism.networks import Batch, CrowdHead, RowTable
+from crowdprism.networks.embedding import last_linear, remove_last_linear
+from crowdprism.networks.losses import label_cross_entropy
+from crowdprism.training import TrainingSettings
+
+SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
+
+
+class DoctorNetwork(nn.Module):
+    """A shared trunk with one linear output per annotator; outputs the log of their average class probabilities.
+
+    While training, the average over all annotators is not formed: the head reads `embedding` and works on the
+    annotators that labelled. So a step costs no more for many annotators.
+    """
+
+    def __init__(self, network: nn.Module, n_annotators: int, n_classes: int) -> None:
+        super().__init__()
+        layer = last_linear(network)[1]
+        bias = torch.zeros(n_classes) if layer.bias is None else layer.bias
+        # All annotators start as the network's own output: one who labels little stays near it, and a lone annotator
+        # is plain training.
+        start = torch.cat([layer.weight, bias.unsqueeze(1)], dim=1).detach()  # bias in the last column
+        self.outputs = RowTable(start.expand(n_annotators, -1, -1), touched_only=True)
+        self.influence = RowTable(torch.zeros(n_annotators), touched_only=True)  # of the weight above 1
+        remove_last_linear(network)
+        self.trunk = network
+        self.n_classes = n_classes
+        self.embedding: Tensor | None = None
+        self.counted: Tensor
+        self.register_buffer("counted", torch.ones(n_annotators))  # 0 for annotators without labels
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(batch, ...) features -> (batch, n_classes) log of the annotators' weighted average probabilities."""
+        embedding: Tensor = self.trunk(features)
+        if self.training:
+            self.embedding = embedding
+            return embedding.new_zeros(len(embedding), self.n_classes)
+        weight = self.counted * (1 + self.influence.values).clamp_min(SMALLEST_WEIGHT)
+        total = embedding.new_zeros(len(embedding), self.n_classes)
+        rows = max(1, 2**22 // max(1, len(embedding) * self.n_classes))  # annotators at a time
+        for first in range(0, len(weight), rows):
+            outputs = self.outputs.values[first : first + rows]
+            logits = torch.einsum("bd,mkd->bmk", embedding, outputs[..., :-1]) + outputs[..., -1]
+            total = total + torch.einsum("m,bmk->bk", weight[first : first + rows], torch.softmax(logits, dim=-1))
+        return (total / weight.sum()).clamp_min(torch.finfo(total.dtype).tiny).log()
+
+
+class DoctorHead(CrowdHead):
+    """Cross-entropy of each annotator's own output; with `weighted`, how much each is worth is learned beside it.
+
+    The weights' term sees the outputs as constants, so network and outputs are exactly those of the unweighted form,
+    and the second stage of the paper goes along with the first.
+    """
+
+    def __init__(self, network: DoctorNetwork, *, weighted: bool) -> None:
+        super().__init__()
+        self.outputs, self.influence = network.outputs, network.influence
+        self.weighted = weighted
+        self._network = [network]  # in a list: the network's parameters are not the head's
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        embedding = self._network[0].embedding
+        assert embedding is not None
+        rows = self.outputs.rows(batch).index_select(0, batch.place)
+        logits = torch.bmm(rows[..., :-1], embedding.index_select(0, batch.item).unsqueeze(2)).squeeze(2)
+        log_probs = torch.log_softmax(logits + rows[..., -1], dim=1)
+        loss = label_cross_entropy(log_probs, batch.label, batch.weight)
+        if self.weighted and len(batch.label):
+            loss = loss + self._weighting_loss(log_probs.detach().exp(), batch, len(embedding))
+        return loss
+
+    def _weighting_loss(self, probs: Tensor, batch: Batch, n_rows: int) -> Tensor:
+        """-Σ log of the weighted average of the item's annotators at each label that the item got."""
+        weight = (1 + self.influence.rows(batch)).clamp_min(SMALLEST_WEIGHT).index_select(0, batch.place)
+        total = probs.new_zeros(n_rows).index_add(0, batch.item, weight)
+        mixed = probs.new_zeros(n_rows, probs.shape[1]).index_add(0, batch.item, weight.unsqueeze(1) * probs)
+        average = mixed.index_select(0, batch.item) / total.index_select(0, batch.item).unsqueeze(1)
+        return label_cross_entropy(average.clamp_min(torch.finfo(average.dtype).tiny).log(), batch.label, batch.weight)
+
+
+class DoctorNet(CrowdClassifier):
+    """Learn to imitate every annotator on a shared network, and predict by the average of the imitations.
+
+    Parameters
+    ----------
+    weighted
+        Learn a weight per annotator such that the weighted average of an item's annotators fits the item's labels
+        (the paper's WDN); False averages all alike (DN).
+    **training
+        Parameters of `CrowdClassifier`. The comparison of Ibrahim et al.: Adam at 1e-3, weights at 0.03.
+
+    Notes
+    -----
+    `confusions_` is None: the method models what each annotator says of an item, and never asks what is true.
+
+    Examples
+    --------
+    >>> from crowdprism import load_dataset
+    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
+    >>> model = DoctorNet(epochs=10).fit(train.features, train.annotations)
+    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
+    True
+    """
+
+    name: ClassVar[str] = "doctornet"
+    rate_ratio: ClassVar[float] = 1.0  # annotators' outputs are layers of the network, and learn as it does
+    no_confusions: ClassVar[str] = (
+        " It models what each annotator says of an item, not how that depends on the truth; geocrowdnet does."
+    )
+
+    def __init__(self, *, weighted: bool = False, **training: Any) -> None:
+        super().__init__(**training)
+        self.weighted = weighted
+
+    def _check_parameters(self, problem: Problem) -> None:
+        if not isinstance(self.weighted, bool):
+            raise InvalidParameterError(f"weighted must be True or False, not {self.weighted!r}.")
+
+    def _method_name(self) -> str:
+        return "doctornet-weighted" if self.weighted else self.name
+
+    def _settings(self, problem: Problem) -> TrainingSettings:
+        settings = super()._settings(problem)
+        return replace(settings, annotator_weight_decay=settings.annotator_weight_decay or settings.weight_decay)
+
+    def _extend_network(
+        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
+    ) -> nn.Module:
+        return DoctorNetwork(network, n_annotators, n_classes)
+
+    def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
+        assert isinstance(network, DoctorNetwork)
+        network.counted.copy_(torch.from_numpy(problem.annotations.labels_per_annotator > 0))
+        return DoctorHead(network, weighted=self.weighted)

@@ -1,0 +1,103 @@
+"""Union-Net: the labels of all annotators as one long answer, predicted through one transition matrix.
+
+Wei, Xie, Feng, Han and An, "Deep learning from multiple noisy annotators as a union", IEEE TNNLS 2022.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from crowdprism.classifiers.base import CrowdClassifier
+from crowdprism.classifiers.problem import Problem
+from crowdprism.errors import InvalidParameterError
+from crowdprism.networks import Batch, CrowdHead, coupled_cross_entropy
+
+VARIANTS = ("A", "B")
+
+
+class UnionHead(CrowdHead):
+    """P(annotator and label | x) over all annotators x labels, for one draw from the union of an item's annotations.
+
+    "B": T f(x), where each true class's part of T is a distribution over all annotators and labels.
+    "A": softmax(T f(x)) over all annotators and labels, T free.
+    Both need a sum over all annotators at each step: their cost grows with the number of annotators by definition.
+    """
+
+    def __init__(self, variant: str, n_annotators: int, n_classes: int, *, off_diagonal: float) -> None:
+        super().__init__()
+        self.variant = variant
+        eye = torch.eye(n_classes)
+        block = (1 - off_diagonal) * eye + off_diagonal / (n_classes - 1) * (1 - eye)
+        self.values = nn.Parameter(block.repeat(n_annotators, 1, 1))  # (annotator, true class, given label)
+
+    def log_transition(self) -> Tensor:
+        """(annotator, true class, given label) log probabilities of variant B: one per true class over all others."""
+        return self.values - torch.logsumexp(self.values, dim=(0, 2)).view(1, -1, 1)
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        if self.variant == "B":
+            columns = self.log_transition()[batch.annotator, :, batch.label]
+            return coupled_cross_entropy(log_class_probs, columns, batch.item, batch.weight)
+        probs = log_class_probs.exp()
+        n_classes = self.values.shape[1]
+        scores = probs @ self.values.transpose(0, 1).reshape(n_classes, -1)  # (batch, annotator x given label)
+        chosen = torch.log_softmax(scores, dim=1)[batch.item, batch.annotator * n_classes + batch.label]
+        return -chosen.sum() if batch.weight is None else -(chosen * batch.weight).sum()
+
+    def count(self, batch: Batch) -> float:
+        """Items: an item with many annotations weighs more, as in the paper."""
+        return float(batch.n_labelled)
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        """Each annotator's share of the transition, normalised: softmax of its rows."""
+        return torch.softmax(self.values, dim=-1)
+
+
+class UnionNet(CrowdClassifier):
+    """Treat all annotations of an item as one answer, predicted through one transition over annotators and labels.
+
+    The transition also encodes how often each annotator labels. Both variants cost time in proportion to the number
+    of annotators at each step, since their normaliser sums over all of them; with very many annotators
+    `geocrowdnet` or `crowdlayer` is the better choice.
+
+    Parameters
+    ----------
+    variant
+        `"B"`: the transition's columns are distributions. `"A"`: free numbers, with a softmax over the output.
+    off_diagonal
+        Each annotator's block starts at (1 - off_diagonal) on the diagonal and the rest spread evenly, before any
+        softmax; the paper has 1e-5.
+    **training
+        Parameters of `CrowdClassifier`.
+
+    Examples
+    --------
+    >>> from crowdprism import load_dataset
+    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
+    >>> model = UnionNet(epochs=10).fit(train.features, train.annotations)
+    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
+    True
+    """
+
+    name: ClassVar[str] = "unionnet-b"
+
+    def __init__(self, *, variant: Literal["A", "B"] = "B", off_diagonal: float = 1e-5, **training: Any) -> None:
+        super().__init__(**training)
+        self.variant = variant
+        self.off_diagonal = off_diagonal
+
+    def _method_name(self) -> str:
+        return f"unionnet-{self.variant.lower()}"
+
+    def _check_parameters(self, problem: Problem) -> None:
+        if self.variant not in VARIANTS:
+            raise InvalidParameterError(f"variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}.")
+        if not 0 <= self.off_diagonal < 1:
+            raise InvalidParameterError(f"off_diagonal must be at least 0 and below 1, not {self.off_diagonal!r}.")
+
+    def _make_head(self, problem: Problem) -> CrowdHead:
+        return UnionHead(self.variant, problem.n_annotators, problem.n_classes, off_diagonal=self.off_diagonal)
