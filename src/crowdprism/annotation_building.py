@@ -227,7 +227,7 @@ def gold_by_item(items: Any, gold: Any) -> dict[Any, Any]:
         raise InvalidAnnotationsError(
             f"{len(differs)} rows give an item another gold label than an earlier row; the first is item "
             f"{plain(names[item[at]])!r} with {plain(classes[label[first[item[at]]]])!r} and then "
-            f"{plain(classes[label[at]])!r} (row {rows[at]}). Correct the gold column."
+            f"{plain(classes[label[at]])!r}. Correct the gold column."
         )
     return dict(zip(names.tolist(), classes[label[first]].tolist(), strict=True))
 

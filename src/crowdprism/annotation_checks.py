@@ -171,8 +171,8 @@ def check_distinct(names: Sequence[Any] | NameArray, role: str) -> Breach | None
     repeated = [(row, name) for row, name in enumerate(listed) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
     row, name = repeated[0]
     return Breach(
-        f"{len(repeated)} of {len(listed)} {role} names are repeated; the first is {plain(name)!r} at position {row}.",
-        "Each must be listed once.",
+        f"{len(repeated)} of {len(listed)} {role}s are repeated; the first is {plain(name)!r} at position {row}.",
+        "List each once.",
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.errors import InvalidAnnotationsError
-from crowdprism.names import is_missing
+from crowdprism.names import is_missing, plain
 
 MAX_WHOLE_FLOAT = 2.0**63
 
@@ -72,15 +72,33 @@ def seconds_since_1970(values: NDArray[Any]) -> NDArray[np.float64]:
         seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
         return np.where(np.isnat(values), np.nan, seconds)
 
-    def one(value: Any) -> float:
-        if is_missing(value) or value == "":
-            return float("nan")
-        if isinstance(value, (int, float)):
-            return float(value)
-        moment = value if isinstance(value, datetime) else datetime.fromisoformat(str(value).replace(" UTC", "+00:00"))
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+    seconds = np.full(len(values), np.nan)
+    broken: list[int] = []
+    for row, value in enumerate(values.tolist()):
+        try:
+            seconds[row] = moment_in_seconds(value)
+        except ValueError:
+            broken.append(row)
+    if broken:
+        raise InvalidAnnotationsError(
+            f"{len(broken)} of {len(values)} timestamps are neither numbers nor ISO 8601 dates; the first is "
+            f"{plain(values[broken[0]])!r} in row {broken[0]}. Correct them or leave the column out."
+        )
+    return seconds
 
-    try:
-        return np.array([one(value) for value in values.tolist()], dtype=np.float64)
-    except ValueError as error:
-        raise InvalidAnnotationsError(f"The timestamp column is neither numeric nor ISO 8601: {error}.") from error
+
+def moment_in_seconds(value: Any) -> float:
+    """Seconds since 1970 of a number, a datetime or ISO 8601 text; without zone it is UTC. NaN where missing."""
+    if is_missing(value) or value == "":
+        return float("nan")
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, datetime):
+        moment = value
+    else:
+        text = str(value).strip().replace(" UTC", "+00:00")
+        try:
+            return float(text)
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def aligned_to(annotations: Annotations, ids: NameArray) -> Annotations:
     """Do the work of `Annotations.align_items`."""
-    checks.require([checks.check_distinct(ids, "item")])
+    checks.require([checks.check_distinct(ids, "id")])
     place = positions(annotations.items, ids)
     found = place >= 0
     annotated = annotations.labels_per_item > 0

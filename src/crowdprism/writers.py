@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import os
 import tempfile
@@ -16,6 +17,7 @@ import polars as pl
 from crowdprism.annotations import EXTRAS, Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.name_storage import names_to_json
+from crowdprism.names import plain
 from crowdprism.readers.arrays import NAMES_MEMBER
 
 Write = Callable[[Annotations, BinaryIO], None]
@@ -53,9 +55,9 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
     try:
         with os.fdopen(handle, "wb") as file:
             if target.suffix == ".gz":
-                # Without name and time, so that the same annotations give the same bytes.
-                with gzip.GzipFile(filename="", mode="wb", fileobj=file, mtime=0) as packed:
-                    WRITERS[name](annotations, packed)  # type: ignore[arg-type]
+                whole = io.BytesIO()
+                WRITERS[name](annotations, whole)
+                file.write(gzip.compress(whole.getvalue(), mtime=0))  # no time: the same content, the same bytes
             else:
                 WRITERS[name](annotations, file)
         os.chmod(fresh, 0o644)  # mkstemp makes it private
@@ -123,7 +125,8 @@ def require_no_repeats(annotations: Annotations, format: str) -> None:
     repeats = (np.diff(annotations.item) == 0) & (np.diff(annotations.annotator) == 0)
     if repeats.any():
         row = int(np.flatnonzero(repeats)[0])
-        annotator, item = annotations.annotators[annotations.annotator[row]], annotations.items[annotations.item[row]]
+        annotator = plain(annotations.annotators[annotations.annotator[row]])
+        item = plain(annotations.items[annotations.item[row]])
         raise InvalidParameterError(
             f"{int(repeats.sum())} annotations repeat an annotator on the same item (the first: annotator "
             f"{annotator!r} on item {item!r}), which {format} cannot hold. Write a long table instead."

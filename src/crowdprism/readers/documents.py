@@ -19,6 +19,7 @@ from crowdprism.errors import UnreadableFileError, some
 Container = Literal["table", "json", "json lines", "parquet", "npy", "npz", "zip"]
 HEAD_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 22  # a table whose first line is longer than this is no table
+LARGE_JSON_BYTES = 1 << 24
 N_SAMPLE = 50
 DELIMITERS = (",", "\t", ";", "|")
 MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "zip"}
@@ -77,6 +78,11 @@ class Document:
         for magic, container in MAGIC.items():
             if self.head.startswith(magic):
                 return "npz" if container == "zip" and b".npy" in self.head[:256] else container
+        if b"\0" in self.head[:1024] and is_utf8(self.encoding) and self.head[:2] not in BYTE_ORDER_MARKS:
+            raise UnreadableFileError(
+                f"{self.name} is a binary file of unknown kind. Readable are text tables, JSON, Parquet, .npy, .npz "
+                "and zip archives of these; text that is not UTF-8 needs encoding=..., such as encoding='utf-16'."
+            )
         start = self.head_text.lstrip("\ufeff \t\r\n")[:1]
         if not start and not self.head.strip():
             raise UnreadableFileError(f"{self.name} holds nothing but white space. Export it again.")
@@ -110,6 +116,7 @@ class Document:
     @cached_property
     def json(self) -> Any:
         """The parsed JSON document, or `JsonLines`."""
+        self._require_json_end()
         try:
             found = json.loads(self.text)
             if isinstance(found, dict) and not all(isinstance(value, dict) for value in found.values()):
@@ -123,6 +130,20 @@ class Document:
             if self.text.lstrip()[:1] == "{" and error.lineno > 1 and is_json(self.text.lstrip().split("\n", 1)[0]):
                 return JsonLines(json_lines(self.text, self.name))
             raise broken_json(self.name, self.text, error) from error
+
+    def _require_json_end(self) -> None:
+        """Stop at once where a large file does not end as JSON does: parsing it would take long to find out."""
+        if self.path is None or self.packing or self.path.stat().st_size < LARGE_JSON_BYTES:
+            return
+        with open(self.path, "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - HEAD_BYTES))
+            tail = file.read().rstrip()
+        if tail[-1:] not in (b"]", b"}"):
+            raise UnreadableFileError(
+                f"{self.name} is cut off: it begins as JSON but its last characters (of {size}) are "
+                f"{tail[-20:].decode(self.encoding, errors='replace')!r}. Export or copy it again; nothing was read."
+            )
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -199,8 +220,15 @@ class Document:
         if self.container == "parquet":
             return parquet_frame(self)
         if self.container != "table":
-            return pl.DataFrame(self.records, infer_schema_length=None, strict=False)
+            return pl.DataFrame(
+                {name: typed_series(name, [one.get(name) for one in self.records]) for name in self.keys}
+            )
         return text_frame(self)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """Every key that occurs in the records."""
+        return list(dict.fromkeys(key for record in self.records for key in record))
 
     def place(self, row: int) -> str:
         """Where a record stands, for messages."""
@@ -219,6 +247,17 @@ class JsonLines(list[Any]):
     """Records that stood one per line."""
 
 
+def typed_series(name: str, values: list[Any]) -> pl.Series:
+    """A column of JSON values; values of mixed types stay as they are, for the checks to see."""
+    kinds = set(map(type, values)) - {type(None)}
+    if len(kinds) == 1 and kinds <= {str, int, float, bool}:
+        try:
+            return pl.Series(name, values)
+        except OverflowError:  # whole numbers beyond 64 bits
+            pass
+    return pl.Series(name, values, dtype=pl.Object)
+
+
 def unpack(packed: bytes, packing: str, name: str) -> bytes:
     """Decompress; a file that ends too early is an error, not a shorter file."""
     if not packing:
@@ -234,7 +273,7 @@ def unpack(packed: bytes, packing: str, name: str) -> bytes:
         lines = pl.read_csv(
             packed, has_header=False, separator="\x01", quote_char=None, infer_schema=False, new_columns=["line"]
         )
-    except pl.exceptions.PolarsError as error:
+    except (pl.exceptions.PolarsError, OSError) as error:
         raise UnreadableFileError(
             f"{name} is a damaged or truncated zstd file ({error}). Copy or export it again; nothing was read."
         ) from error
@@ -286,7 +325,8 @@ def json_lines(text: str, name: str) -> Iterator[Any]:
 def parquet_frame(document: Document) -> pl.DataFrame:
     """Read a Parquet file."""
     try:
-        return pl.read_parquet(document.path if document.path is not None else io.BytesIO(document.data))
+        source = document.path if document.path is not None and not document.packing else io.BytesIO(document.data)
+        return pl.read_parquet(source)
     except (pl.exceptions.PolarsError, OSError) as error:
         raise UnreadableFileError(f"{document.name} is a damaged or truncated Parquet file ({error}).") from error
 

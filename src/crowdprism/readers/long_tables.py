@@ -229,5 +229,4 @@ def numbers_of(document: Document, column: pl.Series, role: str) -> Any:
 def take_gold(frame: pl.DataFrame, columns: dict[str, str], raw: RawAnnotations) -> None:
     """Take the true classes that a column of the table gives."""
     known = frame.filter(~missing_cells(frame[columns["gold"]], MISSING_LABELS))
-    pairs = known.select(pl.col(columns["item"]).alias("item"), pl.col(columns["gold"]).alias("gold")).unique()
-    raw.gold_item, raw.gold_label = pairs["item"].to_list(), pairs["gold"].to_list()
+    raw.gold_item, raw.gold_label = known[columns["item"]].to_list(), known[columns["gold"]].to_list()

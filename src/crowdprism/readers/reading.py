@@ -289,7 +289,8 @@ def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, re
             **raw.numbers,
         )
     except InvalidAnnotationsError as error:
-        raise InvalidAnnotationsError(f"{name}: {error}") from error
+        rows = " (rows are counted from 0, without the header)" if " row " in str(error) else ""
+        raise InvalidAnnotationsError(f"{name}{rows}: {error}") from error
 
 
 def ordered(names: Any, raw: RawAnnotations) -> Any:

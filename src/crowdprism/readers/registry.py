@@ -102,15 +102,24 @@ def detect(document: Document, options: ReadingOptions) -> str | None:
 
 
 def unknown_format(document: Document) -> UnreadableFileError:
-    """Say what was seen and what is known."""
-    seen = (
-        f"an npz file with arrays {', '.join(arrays.array_names(document))}"
-        if document.container == "npz"
-        else document.seen()
-    )
-    known = "\n".join(f"  {name}: {form.description}" for name, form in FORMATS.items())
+    """Say what was seen, what is missing and what is known."""
+    seen = document.seen()
+    if document.container == "npz":
+        seen = f"an npz file with arrays {', '.join(arrays.array_names(document))}"
+    found = long_tables.find_columns(document.columns) if long_tables.is_tabular(document) else {}
+    hint = "Name the columns with item=..., annotator=..., label=... if it has a row per annotation."
+    if document.container == "table":
+        hint += " If the first line is no header, add one, such as item,annotator,label."
+    absent = [role for role in long_tables.REQUIRED if role not in found]
+    if found and absent:
+        taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
+        hint = f"It has {taken}, but no column for {' and '.join(absent)}: " + ", ".join(
+            f"name it with {role}=..." for role in absent
+        )
+        hint += (
+            ' (or pass annotator_from="filename" if each file is one annotator).' if absent == ["annotator"] else "."
+        )
     return UnreadableFileError(
-        f"{document.name} is in no known format: it is {seen}.\n"
-        "If it is a table with a row per annotation, name its columns: item=..., annotator=..., label=...\n"
-        f"Known formats are\n{known}"
+        f"{document.name} is in no known format: it is {seen}. {hint} "
+        f"Known formats are {', '.join(FORMATS)} (described in crowdprism.readers.FORMATS)."
     )
