@@ -38,9 +38,30 @@ def one_coin(accuracies: Any, n_classes: int) -> Confusions:
     return skill[:, None, None] * right + (1 - skill)[:, None, None] * wrong
 
 
-def spammers(n_annotators: int, n_classes: int) -> Confusions:
-    """Annotators whose labels say (almost) nothing about the true class."""
-    matrix = normalize_rows(np.full((n_classes, n_classes), 1 / n_classes) + SPAMMER_LEAN * np.eye(n_classes))
+def require_share(value: float, what: str) -> None:
+    """Stop at a probability outside 0..1 (or one that is not a number)."""
+    if not 0 <= value <= 1:
+        raise InvalidParameterError(f"The {what} must lie between 0 and 1, not {value}.")
+
+
+def require_sizes(n_annotators: int, n_classes: int) -> None:
+    """Stop where there is nobody to label or nothing to choose from."""
+    if n_annotators < 1 or n_classes < 2:
+        raise InvalidParameterError(
+            f"There must be at least 1 annotator and 2 classes, not {n_annotators} and {n_classes}."
+        )
+
+
+def spammers(n_annotators: int, n_classes: int, *, lean: float = SPAMMER_LEAN) -> Confusions:
+    """Annotators whose labels say (almost) nothing about the true class.
+
+    Parameters
+    ----------
+    lean
+        What is added to the even probability of the true class before rows are made to sum to one.
+    """
+    require_sizes(n_annotators, n_classes)
+    matrix = normalize_rows(np.full((n_classes, n_classes), 1 / n_classes) + lean * np.eye(n_classes))
     return np.repeat(matrix[None], n_annotators, axis=0).astype(np.float64)
 
 
@@ -49,14 +70,22 @@ def one_label_spammers(labels: Any, n_classes: int) -> Confusions:
     return np.repeat(np.eye(n_classes)[np.asarray(labels)][:, None, :], n_classes, axis=1)
 
 
-def hammer_spammer(n_annotators: int, n_classes: int, *, hammer_share: float, seed: int = 0) -> Confusions:
-    """Each annotator is perfect with probability `hammer_share`, else a spammer."""
+def hammer_spammer(
+    n_annotators: int, n_classes: int, *, hammer_share: float, lean: float = SPAMMER_LEAN, seed: int = 0
+) -> Confusions:
+    """Each annotator is perfect with probability `hammer_share`, else a spammer.
+
+    Khetan, Lipton and Anandkumar (2018) let spammers lean to the truth by 0.01.
+    """
+    require_share(hammer_share, "share of hammers")
     hammer = stream(seed, "hammer_spammer").random(n_annotators) < hammer_share
-    return np.where(hammer[:, None, None], np.eye(n_classes), spammers(n_annotators, n_classes))
+    return np.where(hammer[:, None, None], np.eye(n_classes), spammers(n_annotators, n_classes, lean=lean))
 
 
 def class_wise_hammer_spammer(n_annotators: int, n_classes: int, *, hammer_share: float, seed: int = 0) -> Confusions:
     """Each annotator knows each class with probability `hammer_share` and guesses among all for the others."""
+    require_sizes(n_annotators, n_classes)
+    require_share(hammer_share, "share of known classes")
     random = stream(seed, "class_wise_hammer_spammer")
     knows = random.random((n_annotators, n_classes)) < hammer_share
     lean = 1 + random.uniform(0.1, 0.11, (n_annotators, n_classes))
@@ -78,6 +107,8 @@ def pair_flip(n_annotators: int, n_classes: int, *, flip: float, partner: Any = 
     >>> pair_flip(1, 3, flip=0.4)[0].tolist()
     [[0.6, 0.4, 0.0], [0.0, 0.6, 0.4], [0.4, 0.0, 0.6]]
     """
+    require_sizes(n_annotators, n_classes)
+    require_share(flip, "probability of a flip")
     taken_for = (np.arange(n_classes) + 1) % n_classes if partner is None else np.asarray(partner)
     if sorted(taken_for.tolist()) != list(range(n_classes)) or (taken_for == np.arange(n_classes)).any():
         raise InvalidParameterError("partner must be a reordering of the classes in which no class is its own partner.")
@@ -85,8 +116,49 @@ def pair_flip(n_annotators: int, n_classes: int, *, flip: float, partner: Any = 
     return np.repeat(matrix[None], n_annotators, axis=0)
 
 
+def random_partners(n_classes: int, *, seed: int = 0) -> NDArray[np.int64]:
+    """A random reordering of the classes in which none is its own partner, for `pair_flip`.
+
+    Examples
+    --------
+    >>> bool((random_partners(5) == np.arange(5)).any())
+    False
+    """
+    require_sizes(1, n_classes)
+    random = stream(seed, "random_partners")
+    while True:  # about one in e reorderings keeps no class in place, so few are drawn
+        partner = random.permutation(n_classes)
+        if not (partner == np.arange(n_classes)).any():
+            return partner
+
+
+def symmetric_flip(n_annotators: int, n_classes: int, *, flip: float) -> Confusions:
+    """Annotators who err with probability `flip`, evenly over the other classes.
+
+    The reference code puts flip / n_classes on each of the others, which does not sum to one.
+
+    Examples
+    --------
+    >>> symmetric_flip(1, 3, flip=0.4)[0].round(1).tolist()
+    [[0.6, 0.2, 0.2], [0.2, 0.6, 0.2], [0.2, 0.2, 0.6]]
+    """
+    require_sizes(n_annotators, n_classes)
+    require_share(flip, "probability of a flip")
+    return one_coin(np.full(n_annotators, 1 - flip), n_classes)
+
+
+def random_confusions(n_annotators: int, n_classes: int, *, seed: int = 0) -> Confusions:
+    """Rows of uniform numbers in 0..1, made to sum to one: labels that mean something, but nothing right."""
+    require_sizes(n_annotators, n_classes)
+    drawn = stream(seed, "random_confusions").random((n_annotators, n_classes, n_classes))
+    return normalize_rows(drawn).astype(np.float64)
+
+
 def diagonally_dominant(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
     """Identity plus `noise` times uniform numbers in 0..1, each true class's row made to sum to one."""
+    require_sizes(n_annotators, n_classes)
+    if not 0 <= noise < np.inf:
+        raise InvalidParameterError(f"The noise must be a number of at least 0, not {noise}.")
     random = stream(seed, "diagonally_dominant").random((n_annotators, n_classes, n_classes))
     return normalize_rows(np.eye(n_classes) + noise * random).astype(np.float64)
 
@@ -95,6 +167,21 @@ def one_good_among_spammers(n_annotators: int, n_classes: int, *, noise: float, 
     """One diagonally dominant annotator, at a random place among spammers (the CIFAR-10 setting of GeoCrowdNet)."""
     crowd = spammers(n_annotators, n_classes)
     place = stream(seed, "one_good_among_spammers").integers(n_annotators)
+    crowd[place] = diagonally_dominant(1, n_classes, noise=noise, seed=seed)[0]
+    return crowd
+
+
+def one_perfect_among_dominant(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
+    """One annotator without fault, at a random place among diagonally dominant ones: separable and dominant."""
+    crowd = diagonally_dominant(n_annotators, n_classes, noise=noise, seed=seed)
+    crowd[stream(seed, "one_perfect_among_dominant").integers(n_annotators)] = np.eye(n_classes)
+    return crowd
+
+
+def one_good_among_random(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
+    """One diagonally dominant annotator, at a random place among random ones."""
+    crowd = random_confusions(n_annotators, n_classes, seed=seed)
+    place = stream(seed, "one_good_among_random").integers(n_annotators)
     crowd[place] = diagonally_dominant(1, n_classes, noise=noise, seed=seed)[0]
     return crowd
 

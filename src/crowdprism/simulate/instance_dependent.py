@@ -1,0 +1,144 @@
+"""Annotators whose mistakes depend on the item: on how hard it is, or on what it looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.errors import InvalidParameterError
+from crowdprism.seeding import stream
+from crowdprism.simulate.confusions import require_share
+from crowdprism.simulate.labelling import annotations_of_labels, check_true_classes, draw_rows
+from crowdprism.simulate.observation import Pairs
+
+FLIP_SPREAD = 0.1  # standard deviation of flip rates over items, as in Xia et al. (2020)
+
+
+def simulate_by_difficulty(
+    true_classes: Any,
+    pairs: Pairs,
+    *,
+    ability: Any,
+    difficulty: Any,
+    n_classes: int,
+    seed: int = 0,
+    classes: Sequence[Hashable] | None = None,
+) -> Annotations:
+    """Labels that are right with probability 1 / (1 + exp(-ability / difficulty)), else any other class evenly.
+
+    The model of GLAD (Whitehill et al. 2009).
+
+    Parameters
+    ----------
+    ability
+        (n_annotators,) any numbers: large is an expert, 0 is right half the time, negative an adversary.
+    difficulty
+        (n_items,) positive numbers; on very hard items everybody is right half the time.
+
+    Examples
+    --------
+    >>> from crowdprism.simulate import one_per_item
+    >>> a = simulate_by_difficulty([0, 1, 1], one_per_item(3, 1), ability=[50], difficulty=[1, 1, 1], n_classes=2)
+    >>> a.label.tolist()
+    [0, 1, 1]
+    """
+    truth = check_true_classes(true_classes, n_classes)
+    skill, hardness = np.asarray(ability, dtype=float), np.asarray(difficulty, dtype=float)
+    if hardness.shape != truth.shape or not (hardness > 0).all():
+        raise InvalidParameterError(
+            f"difficulty must be {len(truth)} positive numbers, one per item; its shape is {hardness.shape} and its "
+            f"smallest is {hardness.min() if hardness.size else None}."
+        )
+    item, annotator = pairs
+    right = right_by_difficulty(skill[annotator], hardness[item])
+    rows = np.repeat(((1 - right) / (n_classes - 1))[:, None], n_classes, axis=1)
+    rows[np.arange(len(item)), truth[item]] = right
+    label = draw_rows(np.cumsum(rows, axis=1), seed)
+    people = range(len(skill))
+    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=people)
+
+
+def right_by_difficulty(ability: NDArray[Any], difficulty: NDArray[Any]) -> NDArray[np.float64]:
+    """Probability of a right label by GLAD's model."""
+    from scipy.special import expit
+
+    return np.asarray(expit(ability / difficulty))
+
+
+def simulate_instance_dependent(
+    features: Any,
+    true_classes: Any,
+    pairs: Pairs,
+    *,
+    flip_rates: Any,
+    n_classes: int,
+    seed: int = 0,
+    classes: Sequence[Hashable] | None = None,
+) -> Annotations:
+    """Labels that err at a rate which varies over items, towards the classes that an item resembles.
+
+    Each annotator has a random view of each class; an item is taken for the classes that its features call up in
+    that view (part-dependent label noise of Xia et al. 2020, Algorithm 2, one draw of the views per annotator).
+
+    Parameters
+    ----------
+    features
+        (n_items, n_features) or images; they are standardised.
+    flip_rates
+        (n_annotators,) mean probability of a wrong label; over items it varies as a normal number with deviation
+        0.1 that is kept within 0..1.
+
+    Examples
+    --------
+    >>> from crowdprism.simulate import one_per_item
+    >>> simulate_instance_dependent(np.eye(3), [0, 1, 2], one_per_item(3, 1), flip_rates=[0.0], n_classes=3).n_items
+    3
+    """
+    truth = check_true_classes(true_classes, n_classes)
+    values = np.asarray(features, dtype=float).reshape(len(truth), -1)
+    values = (values - values.mean(axis=0)) / np.where(values.std(axis=0) > 0, values.std(axis=0), 1)
+    rates = np.asarray(flip_rates, dtype=float)
+    for rate in rates.tolist():
+        require_share(rate, "flip rate")
+    item, annotator = pairs
+    rows = np.empty((len(item), n_classes))
+    for place, rate in enumerate(rates.tolist()):
+        own = np.flatnonzero(annotator == place)
+        rows[own] = instance_rows(values[item[own]], truth[item[own]], rate, n_classes, seed=seed, index=place)
+    label = draw_rows(np.cumsum(rows, axis=1), seed)
+    people = range(len(rates))
+    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=people)
+
+
+def instance_rows(
+    values: NDArray[Any], truth: NDArray[np.int64], rate: float, n_classes: int, *, seed: int, index: int
+) -> NDArray[np.float64]:
+    """(n, n_classes) label probabilities of one annotator: 1 - flip rate on the truth, the rest by resemblance."""
+    from scipy.special import softmax
+
+    rows = np.arange(len(truth))
+    flips = truncated_flips(rate, len(truth), seed=seed, index=index)
+    views = stream(seed, "instance views", index).normal(size=(n_classes, values.shape[1], n_classes))
+    scores = np.empty((len(truth), n_classes))
+    for true_class in np.unique(truth):
+        here = truth == true_class
+        scores[here] = values[here] @ views[true_class] / np.sqrt(values.shape[1])
+    scores[rows, truth] = -np.inf
+    probabilities = softmax(scores, axis=1) * flips[:, None]
+    probabilities[rows, truth] = 1 - flips
+    return np.asarray(probabilities)
+
+
+def truncated_flips(rate: float, n_items: int, *, seed: int, index: int) -> NDArray[np.float64]:
+    """Flip rates over items: normal around `rate`, those outside 0..1 drawn anew; a rate of 0 or 1 is exact."""
+    from scipy.stats import truncnorm
+
+    if rate in (0.0, 1.0):
+        return np.full(n_items, rate)
+    random = stream(seed, "instance flips", index)
+    low, high = (0 - rate) / FLIP_SPREAD, (1 - rate) / FLIP_SPREAD
+    return np.asarray(truncnorm.ppf(random.random(n_items), low, high, loc=rate, scale=FLIP_SPREAD))
