@@ -24,14 +24,20 @@ class _LogVolume(torch.autograd.Function):
         factor, used = _factor(gram, jitter)
         ctx.save_for_backward(factor)
         ctx.share = used / gram.shape[-1]
-        return 2.0 * factor.diagonal().log().sum()
+        return 2.0 * _diagonal(factor).log().sum(dim=-1)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
         (factor,) = ctx.saved_tensors
         inverse = torch.cholesky_inverse(factor)
-        inverse.diagonal().add_(ctx.share * inverse.diagonal().sum())  # the jitter follows the trace
-        return grad_outputs[0] * inverse, None
+        diagonal = _diagonal(inverse)
+        diagonal.add_(ctx.share * diagonal.sum(dim=-1, keepdim=True))  # the jitter follows the trace
+        return grad_outputs[0][..., None, None] * inverse, None
+
+
+def _diagonal(matrices: Tensor) -> Tensor:
+    """(..., n, n) -> a view of the diagonals (..., n)."""
+    return matrices.diagonal(dim1=-2, dim2=-1)
 
 
 def _factor(gram: Tensor, jitter: float) -> tuple[Tensor, float]:
@@ -39,9 +45,9 @@ def _factor(gram: Tensor, jitter: float) -> tuple[Tensor, float]:
     tiny = torch.finfo(gram.dtype).tiny ** 0.5  # an all-zero Gram has no trace to scale the jitter
     for used in (jitter, max(jitter, FALLBACK_JITTER)):
         lifted = gram.clone()
-        lifted.diagonal().add_(used * gram.diagonal().mean() + tiny)
+        _diagonal(lifted).add_(used * _diagonal(gram).mean(dim=-1, keepdim=True) + tiny)
         factor, failed = torch.linalg.cholesky_ex(lifted)
-        if not failed:
+        if not failed.any():
             return factor, used
     # Neither worked: the Gram is not positive (or not finite). Its factor would be NaN; let the loop say where.
     return torch.full_like(gram, torch.nan), jitter
@@ -53,7 +59,7 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     Parameters
     ----------
     gram
-        (n_classes, n_classes), positive semidefinite.
+        (..., n_classes, n_classes), positive semidefinite.
     jitter
         Share of the mean diagonal that is added to the diagonal.
 

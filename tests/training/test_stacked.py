@@ -1,0 +1,170 @@
+"""A stack of models is the same models, trained together."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from crowdprism.networks import GeometricHead, build_network, make_annotator_layer
+from crowdprism.networks.annotator_layer import diagonal_confusions
+from crowdprism.networks.build import initialize
+from crowdprism.networks.stacked import StackedNetwork, can_stack
+from crowdprism.seeding import torch_stream
+from crowdprism.simulate import one_coin, per_item, simulate_annotations
+from crowdprism.training import Augmentation, FlatAnnotations, InputScaling, TensorItems, Trainer, TrainingSettings
+from crowdprism.training.stacked import StackedModel, StackedTrainer, settings_can_stack
+
+N_ITEMS, N_CLASSES, N_ANNOTATORS = 90, 3, 6
+SETTINGS = TrainingSettings(
+    hold_annotators=0.1, epochs=4, batch_size=16, learning_rate=3e-3, annotator_learning_rate=3e-2, warm_start=0.25
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    truth = np.arange(N_ITEMS) % N_CLASSES
+    annotations = simulate_annotations(
+        truth, one_coin(np.linspace(0.5, 0.95, N_ANNOTATORS), N_CLASSES), per_item(N_ITEMS, N_ANNOTATORS, labels=2)
+    )
+    random = np.random.default_rng(0)
+    features = torch.from_numpy(np.eye(N_CLASSES)[truth] * 2 + random.normal(size=(N_ITEMS, N_CLASSES))).float()
+    items = TensorItems(features, InputScaling.identity(), torch.device("cpu"))
+    return items, FlatAnnotations.of(annotations), annotations, truth
+
+
+def normed_network(generator: torch.Generator) -> nn.Module:
+    """Batch norms as the published head for music has them: not behind a bias, which would have no gradient."""
+    network = nn.Sequential(
+        nn.Flatten(), nn.BatchNorm1d(3, affine=False), nn.Linear(3, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Linear(8, 3)
+    )
+    initialize(network, generator)
+    return network
+
+
+def make_model(
+    settings: TrainingSettings,
+    *,
+    options: dict | None,
+    loss: str,
+    regularizer: str | None,
+    strength: float,
+    form: str = "free",
+):
+    generator = torch_stream(settings.seed, "weights", settings.member)
+    network = (
+        normed_network(generator)
+        if options is None
+        else build_network("mlp", (3,), N_CLASSES, options=options, generator=generator)
+    )
+    layer = make_annotator_layer(form, diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.7))
+    head = GeometricHead(
+        layer, loss=loss, temper=0.5, regularizer=regularizer, strength=strength, shrinkage=1.0, n_annotations=180
+    )
+    return StackedModel(network, head, settings, np.arange(N_ITEMS))
+
+
+@pytest.mark.parametrize("loss", ["ccem", "joint"])
+@pytest.mark.parametrize("regularizer", ["F", "W", None])
+@pytest.mark.parametrize(("form", "batch_norm"), [("free", False), ("pooled", True)])
+def test_models_in_a_stack_end_where_they_end_alone(
+    data, loss: str, regularizer: str | None, form: str, batch_norm: bool
+) -> None:
+    items, flat, _, _ = data
+    variants = [
+        (replace(SETTINGS, seed=0), 0.05),
+        (replace(SETTINGS, seed=1, learning_rate=1e-2, annotator_learning_rate=1e-2), 0.05),
+        (replace(SETTINGS, seed=2, weight_decay=1e-2), 0.2),
+    ]
+    options = None if batch_norm else {"hidden": (8,), "dropout": 0.0}
+
+    def make():
+        return [
+            make_model(settings, options=options, loss=loss, regularizer=regularizer, strength=strength, form=form)
+            for settings, strength in variants
+        ]
+
+    (features,) = items.batches([np.arange(N_ITEMS)], None)
+    together, alone = make(), make()
+    StackedTrainer(together, items, flat).run()
+    for stacked, single in zip(together, alone, strict=True):
+        Trainer(single.network, single.head, items, flat, single.settings).run()
+        with torch.no_grad():
+            assert torch.allclose(stacked.network(features), single.network(features), atol=1e-4)
+        assert torch.allclose(stacked.head.confusions(), single.head.confusions(), atol=1e-4)
+
+
+def test_each_model_keeps_its_own_best_epoch(data) -> None:
+    items, flat, _, _ = data
+    models = [
+        make_model(
+            replace(SETTINGS, seed=seed, keep_best=True), options={}, loss="joint", regularizer="F", strength=0.1
+        )
+        for seed in range(3)
+    ]
+    seen = []
+
+    def measure(log_probs: torch.Tensor, confusions: torch.Tensor) -> np.ndarray:
+        assert confusions.shape == (3, N_ANNOTATORS, N_CLASSES, N_CLASSES)
+        seen.append(log_probs.exp().clone())
+        wanted = [1, 3, 0]  # the epoch that is to be best, per model
+        return np.array([float(len(seen) - 1 == epoch) for epoch in wanted])
+
+    trainer = StackedTrainer(models, items, flat, measure=measure)
+    trainer.run()
+    assert trainer.best_epochs.tolist() == [1, 3, 0]
+    (features,) = items.batches([np.arange(N_ITEMS)], None)
+    for place, (model, epoch) in enumerate(zip(models, [1, 3, 0], strict=True)):
+        with torch.no_grad():
+            assert torch.allclose(torch.softmax(model.network(features), dim=-1), seen[epoch][place], atol=1e-5)
+
+
+def test_models_may_train_on_different_items(data) -> None:
+    items, flat, _, _ = data
+    halves = [np.arange(0, 45), np.arange(45, 90)]
+    models = [
+        replace(
+            make_model(replace(SETTINGS, seed=3), options={"dropout": 0.0}, loss="ccem", regularizer=None, strength=0),
+            index=half,
+        )
+        for half in halves
+    ]
+    StackedTrainer(models, items, flat).run()
+    assert not torch.allclose(models[0].network[1].weight, models[1].network[1].weight)
+
+
+def test_the_same_seed_gives_the_same_stack(data) -> None:
+    items, flat, _, _ = data
+
+    def train() -> list[torch.Tensor]:
+        settings = replace(SETTINGS, augmentation=Augmentation(noise=0.5))
+        models = [
+            make_model(replace(settings, seed=seed), options={}, loss="joint", regularizer="F", strength=0.1)
+            for seed in range(2)
+        ]
+        before = torch.random.get_rng_state()
+        StackedTrainer(models, items, flat).run()
+        assert torch.equal(before, torch.random.get_rng_state())
+        return [parameter.detach() for model in models for parameter in model.network.parameters()]
+
+    assert all(torch.equal(first, second) for first, second in zip(train(), train(), strict=True))
+
+
+def test_only_chains_of_plain_layers_and_alike_settings_can_be_stacked() -> None:
+    assert can_stack(build_network("music", (5,), 3, generator=torch.Generator()))
+    assert not can_stack(build_network("lenet5", (1, 28, 28), 3, generator=torch.Generator()))
+    assert settings_can_stack([SETTINGS, replace(SETTINGS, seed=4, weight_decay=0.1)])
+    assert not settings_can_stack([SETTINGS, replace(SETTINGS, epochs=5)])
+    assert not settings_can_stack([replace(SETTINGS, augmentation=Augmentation(mixup=1.0))])
+    assert not settings_can_stack([replace(SETTINGS, optimizer="radam")])
+
+
+def test_a_stack_of_networks_computes_what_they_compute() -> None:
+    networks = [build_network("music", (5,), 3, generator=torch_stream(seed, "weights")).eval() for seed in range(3)]
+    features = torch.randn(4, 5, generator=torch_stream(0, "features"))
+    stack = StackedNetwork(networks).eval()
+    apart = torch.cat([network(features) for network in networks])
+    assert torch.allclose(stack(features.repeat(3, 1)), apart, atol=1e-6)
