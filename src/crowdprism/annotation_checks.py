@@ -15,6 +15,7 @@ import numpy as np
 from crowdprism.errors import InvalidAnnotationsError, some
 from crowdprism.names import INT32_MAX, NameArray, is_missing, plain
 
+MAYBE_NAN = (float, np.floating, np.datetime64, np.timedelta64)
 MISSING_KINDS = ("NAType", "NaTType", "MaskedConstant")
 
 
@@ -74,8 +75,8 @@ def missing_rows(values: Any) -> np.ndarray:
         return np.flatnonzero(values.is_null().to_numpy()) if values.null_count() else np.empty(0, dtype=np.int64)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iubUS":
         return np.empty(0, dtype=np.int64)
-    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
-        return np.flatnonzero(np.isnan(values))
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fmM":
+        return np.flatnonzero(values != values)
     if not any(may_be_missing(kind) for kind in kinds_of(values)):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero([is_missing(value) for value in values])
@@ -88,7 +89,7 @@ def kinds_of(values: Any) -> set[type]:
 
 def may_be_missing(kind: type) -> bool:
     """Tell whether a value of this type can stand for "no entry"."""
-    return kind is type(None) or issubclass(kind, (float, np.floating)) or kind.__name__ in MISSING_KINDS
+    return kind is type(None) or issubclass(kind, MAYBE_NAN) or kind.__name__ in MISSING_KINDS
 
 
 def is_typed_column(values: Any) -> bool:

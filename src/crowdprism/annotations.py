@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdprism import annotation_checks as checks
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
-from crowdprism.names import NameArray, encode, name_array, positions, same_names
+from crowdprism.names import NameArray, encode, name_array, plain, positions, same_names
 from crowdprism.seeding import stream
 
 if TYPE_CHECKING:
@@ -73,7 +73,8 @@ class Annotations:
     frame_kind: str = field(default="polars", compare=False)
 
     def __post_init__(self) -> None:
-        for array in (self.item_start, self.annotator, self.label, self.weight, self.duration, self.timestamp):
+        arrays = (self.item_start, self.annotator, self.label, self.items, self.weight, self.duration, self.timestamp)
+        for array in arrays:
             if array is not None:
                 array.flags.writeable = False
 
@@ -465,7 +466,7 @@ class Annotations:
         """
         if 0 <= missing < self.n_classes:
             raise InvalidParameterError(
-                f"missing={missing} is also the code of class {self.classes[missing]!r}. Choose a number below 0."
+                f"missing={missing} is also the code of class {plain(self.classes[missing])!r}. Choose another."
             )
         table = np.full((self.n_items, self.n_annotators), missing, dtype=self.label.dtype)
         table[self.item, self.annotator] = self.label

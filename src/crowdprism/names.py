@@ -27,8 +27,8 @@ def is_missing(value: Any) -> bool:
     """Tell whether a value stands for "no entry": None, NaN, NaT, or a data frame's NA."""
     if value is None:
         return True
-    if isinstance(value, float):
-        return value != value
+    if isinstance(value, (float, np.floating, np.datetime64, np.timedelta64)):
+        return bool(value != value)  # NaN and NaT alone differ from themselves
     return type(value).__name__ in ("NAType", "NaTType") or value is np.ma.masked
 
 

@@ -1,0 +1,165 @@
+"""The quick way through large plain tables gives the same annotations, bit for bit, or leaves the table alone."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from crowdprism.annotation_sorting import sort_many
+from crowdprism.annotations import Annotations
+from crowdprism.errors import UnreadableFileError
+from crowdprism.readers import fast_tables, read_annotations, reading
+from crowdprism.readers.fast_tables import read_plain
+
+COLUMNS = ["item", "annotator", "label"]
+ROLES = {name: name for name in COLUMNS}
+QUICK = settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+CELL = st.one_of(
+    st.text(
+        st.characters(codec="utf-8", exclude_characters="\r\n\0", exclude_categories=["Cs"]), min_size=1, max_size=20
+    ),
+    st.integers(-20, 20).map(str),
+    st.sampled_from(
+        ["item_0001", "item_0002", "a-very-long-name-that-needs-more-than-four-words-of-bytes", "07", "1.0"]
+    ),
+)
+
+
+def table_text(rows: list[tuple[str, ...]], quoting: int, line_end: str = "\n") -> str:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, quoting=quoting, lineterminator=line_end)
+    writer.writerows([COLUMNS, *rows])
+    return buffer.getvalue()
+
+
+def quick(path: Path, packing: str = "") -> Annotations | None:
+    return read_plain(path, packing=packing, delimiter=",", columns=COLUMNS, roles=ROLES)
+
+
+def require_same(quick_result: Annotations, general: Annotations) -> None:
+    assert quick_result == general
+    for name in ("item_start", "annotator", "label", "items", "annotators", "classes"):
+        assert getattr(quick_result, name).dtype == getattr(general, name).dtype
+
+
+@QUICK
+@given(
+    st.lists(st.tuples(CELL, CELL, CELL), min_size=2, max_size=60),
+    st.sampled_from([csv.QUOTE_MINIMAL, csv.QUOTE_ALL]),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_any_table_is_read_as_by_the_general_reader_or_not_at_all(
+    tmp_path: Path, rows: list[tuple[str, ...]], quoting: int, line_end: str
+) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(table_text(rows, quoting, line_end).encode())
+    found = quick(path)
+    if found is not None:
+        require_same(found, read_annotations(path))
+
+
+@pytest.mark.parametrize("block", [1 << 10, 1 << 24])
+@pytest.mark.parametrize("kind", ["text", "numbers", "long text"])
+def test_blocks_and_threads_do_not_show_in_the_result(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, kind: str
+) -> None:
+    monkeypatch.setattr(fast_tables, "BLOCK_BYTES", block)
+    draws = np.random.default_rng(0)
+    prefix = {"text": "item_", "numbers": "", "long text": "https://example.org/a/rather/long/path/"}[kind]
+    ending = "/and/much/more/than/that.jpg" if kind == "long text" else ""
+    items = [f"{prefix}{number}{ending}" for number in draws.integers(-50, 500, 5000)]
+    rows = list(
+        zip(
+            items,
+            map(str, draws.integers(0, 30, 5000)),
+            draws.choice(["cat", "dog", "émeu"], 5000).tolist(),
+            strict=True,
+        )
+    )
+    path = tmp_path / "x.csv"
+    path.write_text(table_text(rows, csv.QUOTE_MINIMAL), encoding="utf-8")
+    found = quick(path)
+    assert found is not None
+    require_same(found, read_annotations(path))
+    packed = tmp_path / "x.csv.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    again = quick(packed, "gzip")
+    assert again == found
+
+
+def test_large_files_take_the_quick_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("other,label,item,annotator\n-,x,1,a\n-,y,2,b\n")
+    expected = read_annotations(path)
+    taken = []
+    original = read_plain
+
+    def noted(*arguments: Any, **options: Any) -> Any:
+        taken.append(options["roles"])
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(reading, "LARGE_FILE_BYTES", 0)
+    monkeypatch.setattr(fast_tables, "read_plain", noted)
+    assert read_annotations(path) == expected
+    assert taken == [{"item": "item", "annotator": "annotator", "label": "label"}]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"item,annotator,label\n1,a,x\n2,b\n",
+        b"item,annotator,label\n1,a,x\n2,b,y,z\n",
+        b"item,annotator,label\n1,a,x\n2,b,\n",
+        b'item,annotator,label\n1,a,x\n2,b,"two\nlines"\n',
+        b'item,annotator,label\n1,a,x\n2,b,"say ""no"""\n',
+        b"item,annotator,label\n1,a,x\n2,b,caf\xe9\n",
+        b"item,annotator,label\n1,a,x\n2,b,x\n",
+        b"item,annotator,label\n",
+        b"item,annotator,label\n1,a,nan\n2,b,x\n",
+    ],
+)
+def test_anything_unusual_is_left_to_the_general_reader(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "x.csv"
+    path.write_bytes(content)
+    assert quick(path) is None
+
+
+def test_errors_of_large_files_are_those_of_the_general_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "LARGE_FILE_BYTES", 0)
+    path = tmp_path / "x.csv"
+    path.write_bytes(b"item,annotator,label\n1,a,x\n2,b,\n")
+    with pytest.raises(UnreadableFileError, match="1 of 2 labels in column 'label' are missing"):
+        read_annotations(path)
+    packed = tmp_path / "x.csv.gz"
+    packed.write_bytes(gzip.compress(b"item,annotator,label\n" + b"1,a,x\n2,b,y\n" * 1000)[:-9])
+    with pytest.raises(UnreadableFileError, match="truncated gzip"):
+        read_annotations(packed)
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 40])
+def test_counting_sort_agrees_with_lexsort(n_items: int) -> None:
+    draws = np.random.default_rng(n_items)
+    item, annotator, label = (draws.integers(0, size, 3000).astype(np.int32) for size in (n_items, 50, 5))
+    ranks = [draws.permutation(size).astype(np.int32) for size in (n_items, 50, 5)]
+    start, sorted_annotator, sorted_label = sort_many(
+        item,
+        annotator,
+        label,
+        counts=np.bincount(item, minlength=n_items),
+        item_rank=ranks[0],
+        annotator_rank=ranks[1],
+        label_rank=ranks[2],
+        label_dtype=np.int16,
+    )
+    order = np.lexsort([ranks[2][label], ranks[1][annotator], ranks[0][item]])
+    assert (sorted_annotator == ranks[1][annotator][order]).all()
+    assert (sorted_label == ranks[2][label][order]).all()
+    assert (np.diff(start) == np.bincount(ranks[0][item], minlength=n_items)).all()
