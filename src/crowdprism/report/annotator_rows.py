@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.diagnostics.annotators import AnnotatorReport, annotator_report, copying
 from crowdprism.diagnostics.pair_agreement import annotator_agreement
 from crowdprism.fit_result import FitResult
 from crowdprism.report.names_shown import shown_name
@@ -19,6 +22,15 @@ MOST_MATRIX_CLASSES = 24  # a larger table is no longer read; the largest mistak
 MATRIX_CELLS = 400_000  # about a megabyte of page
 N_LARGEST = 12
 FEW_LABELS = 10  # below this, an accuracy says little
+MOST_EVIDENCE = 50_000_000  # annotations times classes held at once while each is judged without itself: 0.4 GB
+MOST_PAIRS = 5_000_000  # pairs of labels on one item, compared to find copying
+CLEAR_Z, MUCH_OVERUSE = 4.0, 0.1
+FEW = "few labels"
+CARELESS, ADVERSE = "no better than guessing", "answers against the truth"
+COPIES = "may copy"
+OVERUSES = "overuses"
+GENERAL = {COPIES: "may copy another", OVERUSES: "overuses a class"}
+KINDS = {"careless": CARELESS, "adverse": ADVERSE}
 
 
 def chance_level(result: FitResult) -> float:
@@ -34,42 +46,121 @@ def chance_level(result: FitResult) -> float:
     return float(np.max(prior))
 
 
-def accuracy_intervals(result: FitResult) -> tuple[NDArray[Any], NDArray[Any]] | None:
-    """(n_annotators,) low and high, where the method has a posterior of the confusions."""
-    if result.confusion_posterior is None:
-        return None
+@dataclass(frozen=True)
+class Judged:
+    """Accuracy of each annotator with its interval, remarks, and notes on what could not be judged.
+
+    All arrays are (n_annotators,); None where the method gives no means to tell.
+    """
+
+    accuracy: NDArray[Any] | None
+    low: NDArray[Any] | None
+    high: NDArray[Any] | None
+    remarks: list[tuple[str, ...]]
+    by_others: bool
+    notes: tuple[str, ...] = ()
+
+
+def judge(result: FitResult, annotations: Annotations | None) -> Judged:
+    """Judge annotators by the others where their labels are given, else by what the method learned of them."""
+    if annotations is None or not annotations.n_annotations:
+        return judged_by_method(result)
+    if annotations.n_annotations * result.n_classes > MOST_EVIDENCE:
+        note = f"With {annotations.n_annotations:,} annotations, accuracies are the method's own, not judged by others."
+        return replace(judged_by_method(result), notes=(note,))
+    report = annotator_report(result, annotations)
+    remarks = [
+        remarks_on(report, place) if report.n_labels[place] else ("no labels",) for place in range(result.n_annotators)
+    ]
+    notes: tuple[str, ...] = ()
+    if result.confusions is not None:
+        notes = mark_copying(result, annotations, remarks)
+    known = report.n_labels > 0
+    accuracy, low, high = (
+        np.where(known, values, np.nan) for values in (report.quality, report.quality_low, report.quality_high)
+    )
+    return Judged(accuracy, low, high, remarks, True, notes)
+
+
+def judged_by_method(result: FitResult) -> Judged:
+    """The accuracy that the method learned, with its interval where the method has a posterior."""
+    low = high = None
     interval_of = getattr(result, "annotator_accuracy_interval", None)
-    if interval_of is None:
-        return None
-    low, high = interval_of()
-    return low, high
+    if result.confusion_posterior is not None and interval_of is not None:
+        low, high = interval_of()
+    n_labels = result.labels_per_annotator
+    few = np.zeros(result.n_annotators, dtype=bool) if n_labels is None else n_labels < FEW_LABELS
+    remarks: list[tuple[str, ...]] = [(FEW,) if one else () for one in few]
+    return Judged(result.annotator_accuracy, low, high, remarks, False)
 
 
-def build_annotators(result: FitResult, annotations: Annotations | None) -> AnnotatorTable:
+def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
+    """Short remarks on one annotator; only what the numbers support."""
+    found = [KINDS[report.kind[place]]] if report.kind[place] in KINDS else []
+    if report.n_labels[place] < FEW_LABELS:
+        found.append(FEW)
+    if report.overuse_z[place] > CLEAR_Z and report.overuse[place] > MUCH_OVERUSE:
+        found.append(f"{OVERUSES} {shown_name(report.classes[report.overused[place]])}")
+    if report.drift_z[place] < -CLEAR_Z:
+        found.append("worse over time")
+    if report.speed_z[place] > CLEAR_Z:
+        found.append("worse when quick")
+    return tuple(found)
+
+
+def mark_copying(result: FitResult, annotations: Annotations, remarks: list[tuple[str, ...]]) -> tuple[str, ...]:
+    """Add a remark to annotators who agree with someone beyond what their confusions explain; returns notes."""
+    n_pairs = int((annotations.labels_per_item * (annotations.labels_per_item - 1) // 2).sum())
+    if n_pairs > MOST_PAIRS:
+        return (f"Copying was not looked for: {n_pairs:,} pairs of labels are too many.",)
+    found = copying(result, annotations)
+    for first, second in zip(found.first.tolist(), found.second.tolist(), strict=True):
+        for one, other in ((first, second), (second, first)):
+            if not any(remark.startswith(COPIES) for remark in remarks[one]):
+                remarks[one] = (*remarks[one], f"{COPIES} {shown_name(annotations.annotators[other])}")
+    return ()
+
+
+def build_annotators(result: FitResult, annotations: Annotations | None, judged: Judged) -> AnnotatorTable:
     """One row per annotator, the busiest first; the least busy are left out where the page would grow too large."""
     n_labels = labels_per_annotator(result, annotations)
     order = np.argsort(-n_labels if n_labels is not None else np.zeros(result.n_annotators), kind="stable")[:MOST_ROWS]
-    interval = accuracy_intervals(result)
     agreement = None if annotations is None else annotator_agreement(annotations).raw
-    remarks = remarks_on(result, n_labels, interval)
-    names = result.annotators
+    names, fitted = result.annotators, result.annotator_accuracy
     rows = tuple(
         AnnotatorRow(
             name=shown_name(names[place]),
             n_labels=None if n_labels is None else int(n_labels[place]),
-            accuracy=figure(result.annotator_accuracy, place),
-            low=figure(None if interval is None else interval[0], place),
-            high=figure(None if interval is None else interval[1], place),
+            accuracy=figure(judged.accuracy, place),
+            low=figure(judged.low, place),
+            high=figure(judged.high, place),
+            fitted=figure(fitted, place),
             skill=figure(result.skills, place),
             agreement=figure(agreement, place),
-            remarks=remarks[place],
+            remarks=judged.remarks[place],
         )
         for place in order.tolist()
     )
     matrices, confusions, note = packed_confusions(result, order)
+    notes = [note, *judged.notes]
     if len(rows) < result.n_annotators:
-        note = f"The {len(rows)} busiest of {result.n_annotators} annotators are shown. {note}"
-    return AnnotatorTable(rows, result.n_annotators, matrices, confusions, note.strip())
+        notes.insert(0, f"The {len(rows)} busiest of {result.n_annotators} annotators are shown.")
+    return AnnotatorTable(
+        rows=rows,
+        n_annotators=result.n_annotators,
+        matrices=matrices,
+        confusions=confusions,
+        remark_counts=remark_counts(rows),
+        by_others=judged.by_others,
+        note=" ".join(filter(None, notes)),
+    )
+
+
+def remark_counts(rows: Sequence[AnnotatorRow]) -> tuple[tuple[str, int], ...]:
+    """The kinds of remarks, commonest first; those that name somebody are counted as one."""
+    remarks = [remark for row in rows for remark in row.remarks]
+    kinds = [next((GENERAL[kind] for kind in GENERAL if remark.startswith(kind)), remark) for remark in remarks]
+    return tuple(Counter(kinds).most_common())
 
 
 def labels_per_annotator(result: FitResult, annotations: Annotations | None) -> NDArray[Any] | None:
@@ -82,26 +173,6 @@ def figure(values: Any, place: int) -> float | None:
     if values is None or not np.isfinite(values[place]):
         return None
     return float(values[place])
-
-
-def remarks_on(
-    result: FitResult, n_labels: NDArray[Any] | None, interval: tuple[NDArray[Any], NDArray[Any]] | None
-) -> list[tuple[str, ...]]:
-    """Short remarks per annotator; only what the numbers support."""
-    found: list[list[str]] = [[] for _ in range(result.n_annotators)]
-    if n_labels is not None:
-        for place in np.flatnonzero((n_labels < FEW_LABELS) & (n_labels > 0)).tolist():
-            found[place].append("few labels")
-        for place in np.flatnonzero(n_labels == 0).tolist():
-            found[place].append("no labels")
-    if result.annotator_accuracy is not None:
-        chance = chance_level(result)
-        best_case = interval[1] if interval is not None else result.annotator_accuracy
-        surely_low = best_case < chance if interval is not None else best_case <= chance
-        for place in np.flatnonzero(surely_low).tolist():
-            if n_labels is None or n_labels[place]:
-                found[place].append("no better than guessing")
-    return [tuple(remarks) for remarks in found]
 
 
 def packed_confusions(

@@ -21,6 +21,8 @@ WIDTH, HEIGHT = 340, 200  # fits a phone unshrunk
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 MOST_POINTS = 600
 MOST_INTERVALS = 80
+MOST_NODE_NAMES = 16  # of the busiest; more would cover each other
+WIDE_RANGE = 20  # counts that differ by more than this factor are drawn on a logarithmic axis
 PERCENT = ".0%"
 
 CONFIG: Spec = {
@@ -109,7 +111,7 @@ def certainty_chart(counts: tuple[int, ...]) -> str:
                 "y": {"field": "n", "type": "quantitative", "axis": axis("items", tickCount=4)},
             },
         },
-        description=f"Histogram of the probability of labels: {sure} of {sum(counts)} items lie above 90 %.",
+        description=f"Histogram of the probability of labels: {sure} of {sum(counts)} items lie above 90%.",
     )
 
 
@@ -132,7 +134,7 @@ def class_chart(classes: tuple[ClassRow, ...]) -> str:
                 "x": {"field": "share", "type": "quantitative", "axis": axis(None, format=PERCENT, tickCount=5)},
                 "color": {
                     "field": "of",
-                    "scale": {"domain": ["items", "given labels"], "range": [LIGHT.right, LIGHT.wrong]},
+                    "scale": {"domain": ["items", "given labels"], "range": [LIGHT.right, LIGHT.muted]},
                     "legend": {"title": None, "orient": "top"},
                 },
             },
@@ -146,10 +148,12 @@ def annotator_chart(content: ReportContent) -> str:
     known = [row for row in content.annotators.rows if row.accuracy is not None and row.n_labels]
     shown = known[:: max(1, -(-len(known) // MOST_POINTS))]
     rows = [{"n": row.n_labels, "accuracy": row.accuracy, "low": row.low, "high": row.high} for row in shown]
+    counts = [row.n_labels or 1 for row in shown]
+    wide = max(counts) > WIDE_RANGE * min(counts)
     x = {
         "field": "n",
         "type": "quantitative",
-        "scale": {"type": "log", "nice": False, "padding": 8},
+        "scale": {"type": "log" if wide else "linear", "zero": False, "nice": False, "padding": 8},
         "axis": axis("labels given", grid=False, tickCount=4, format="~s"),
     }
     layers: list[Spec] = [
@@ -193,7 +197,7 @@ def curve_chart(curve: Curve) -> str:
                     "field": "value",
                     "type": "quantitative",
                     "scale": {"zero": False},
-                    "axis": axis(None, tickCount=4, format="~g"),
+                    "axis": axis(None, tickCount=4, format=",.4~g"),
                 },
             },
         },
@@ -280,7 +284,7 @@ def graph_chart(graph: Graph) -> str:
                     },
                 },
                 {
-                    "data": {"values": nodes},
+                    "data": {"values": nodes[:MOST_NODE_NAMES]},
                     "mark": {"type": "text", "dy": -10, "fontSize": 10, "color": LIGHT.ink},
                     "encoding": {**here, "text": {"field": "name"}},
                 },

@@ -10,10 +10,11 @@ import numpy as np
 
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.agreement import AgreementReport, agreement
+from crowdprism.diagnostics.calibration import calibration_of
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError, some
 from crowdprism.fit_result import FitResult
 from crowdprism.names import same_names
-from crowdprism.report.annotator_rows import build_annotators, chance_level, crowd_confusion
+from crowdprism.report.annotator_rows import Judged, build_annotators, chance_level, crowd_confusion, judge
 from crowdprism.report.graph_layout import build_graph, pair_counts
 from crowdprism.report.judgement import build_verdict
 from crowdprism.report.names_shown import shown_name
@@ -32,7 +33,6 @@ from crowdprism.report.review_items import build_review
 
 MOST_CURVES = 6
 MOST_STEPS = 300
-N_BINS = 10
 N_CERTAINTY_BINS = 20
 LEAST_GOLD = 20  # with fewer gold labels a reliability curve is noise
 MOST_PAIR_NAMES = 20
@@ -59,13 +59,14 @@ def build_content(
     if annotations is not None:
         annotations = matching(result, annotations)
     agreed = measured_agreement(annotations)
-    table = build_annotators(result, annotations)
+    judged = judge(result, annotations)
+    table = build_annotators(result, annotations, judged)
     return ReportContent(
         method=result.method,
         sizes=sizes(result, annotations),
         classes=tuple(shown_name(name) for name in result.classes),
         verdict=build_verdict(result, annotations, agreed, table),
-        figures=first_figures(result, annotations),
+        figures=first_figures(result, annotations, judged),
         certainty=certainty(result),
         chance=chance_level(result) if result.n_items else 0.0,
         class_rows=class_rows(result, annotations),
@@ -74,7 +75,7 @@ def build_content(
         review=build_review(result, annotations),
         curves=curves(result),
         reliability=reliability(result, annotations),
-        graph=None if annotations is None or agreed is None else build_graph(result, annotations, agreed.graph),
+        graph=None if annotations is None or agreed is None else build_graph(annotations, agreed.graph),
         agreement=None if annotations is None or agreed is None else agreement_section(annotations, agreed),
         comparison=comparison_table(comparison),
         appendix=appendix(result, command),
@@ -102,7 +103,7 @@ def matching(result: FitResult, annotations: Annotations) -> Annotations:
 
 def measured_agreement(annotations: Annotations | None) -> AgreementReport | None:
     """Agreement, where two people labelled the same item; what it warns of becomes a finding."""
-    if annotations is None or annotations.n_classes < 2 or not (annotations.labels_per_item > 1).any():
+    if annotations is None or not (annotations.labels_per_item > 1).any():
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", CrowdprismWarning)
@@ -118,16 +119,16 @@ def sizes(result: FitResult, annotations: Annotations | None) -> str:
     return f"{begin}{result.n_items:,} items by {result.n_annotators:,} annotators, {result.n_classes:,} classes"
 
 
-def first_figures(result: FitResult, annotations: Annotations | None) -> tuple[Figure, ...]:
+def first_figures(result: FitResult, annotations: Annotations | None, judged: Judged) -> tuple[Figure, ...]:
     """The numbers to look at first."""
     top = result.class_probabilities.max(axis=1)
     found = []
     if len(top):
         found.append(Figure("labels expected to be right", f"{top.mean():.1%}", "by the method's own probabilities"))
-        found.append(Figure("items below 90 %", f"{int((top < 0.9).sum()):,}", f"of {len(top):,}"))
-    accuracy = result.annotator_accuracy
-    if accuracy is not None and len(accuracy):
-        low, middle, high = np.quantile(accuracy, [0, 0.5, 1])
+        found.append(Figure("items below 90%", f"{int((top < 0.9).sum()):,}", f"of {len(top):,}"))
+    known = np.empty(0) if judged.accuracy is None else judged.accuracy[np.isfinite(judged.accuracy)]
+    if len(known):
+        low, middle, high = np.quantile(known, [0, 0.5, 1])
         found.append(Figure("median annotator accuracy", f"{middle:.0%}", f"from {low:.0%} to {high:.0%}"))
     if annotations is None:
         return tuple(found)
@@ -182,17 +183,14 @@ def reliability(result: FitResult, annotations: Annotations | None) -> Reliabili
     """How often labels of each probability are right, where gold is known."""
     if annotations is None or annotations.gold is None or annotations.gold.count() < LEAST_GOLD:
         return None
-    known = ~np.ma.getmaskarray(annotations.gold)
-    probabilities = result.class_probabilities[known]
-    top = probabilities.max(axis=1)
-    right = np.argmax(probabilities, axis=1) == annotations.gold[known].filled(0)
-    place = np.minimum((top * N_BINS).astype(int), N_BINS - 1)
-    count = np.bincount(place, minlength=N_BINS)
-    full = np.flatnonzero(count)
-    mean = np.bincount(place, weights=top, minlength=N_BINS)[full] / count[full]
-    accuracy = np.bincount(place, weights=right, minlength=N_BINS)[full] / count[full]
-    error = float((count[full] * np.abs(mean - accuracy)).sum() / count.sum())
-    return Reliability(mean.tolist(), accuracy.tolist(), count[full].tolist(), error)
+    measured = calibration_of(result, annotations)
+    full = np.flatnonzero(measured.curve.count)
+    return Reliability(
+        probability=measured.curve.confidence[full].tolist(),
+        accuracy=measured.curve.accuracy[full].tolist(),
+        count=measured.curve.count[full].tolist(),
+        expected_error=measured.expected_calibration_error,
+    )
 
 
 def agreement_section(annotations: Annotations, agreed: AgreementReport) -> Agreement:

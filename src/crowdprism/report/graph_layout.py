@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.co_labels import co_label_entries
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph
-from crowdprism.fit_result import FitResult
-from crowdprism.report.annotator_rows import figure
 from crowdprism.report.names_shown import shown_name
 from crowdprism.report.records import Graph
 
@@ -23,7 +21,7 @@ N_STEPS = 150
 NEAREST = 1e-3
 
 
-def build_graph(result: FitResult, annotations: Annotations, parts: CoLabellingGraph) -> Graph:
+def build_graph(annotations: Annotations, parts: CoLabellingGraph) -> Graph:
     """Place the busiest annotators near those with whom they share items."""
     busiest = np.argsort(-annotations.labels_per_annotator, kind="stable")[:MOST_NODES]
     shared, _ = pair_counts(annotations, busiest)
@@ -41,7 +39,6 @@ def build_graph(result: FitResult, annotations: Annotations, parts: CoLabellingG
         x=place[:, 0].tolist(),
         y=place[:, 1].tolist(),
         n_labels=annotations.labels_per_annotator[busiest].tolist(),
-        accuracy=[figure(result.annotator_accuracy, row) for row in busiest.tolist()],
         edges=edges,
         parts=[
             (int(people), int(items), int(labels))

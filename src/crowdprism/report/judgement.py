@@ -7,7 +7,7 @@ import numpy as np
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.agreement import AgreementReport
 from crowdprism.fit_result import FitResult
-from crowdprism.report.annotator_rows import FEW_LABELS
+from crowdprism.report.annotator_rows import ADVERSE, CARELESS, COPIES, FEW_LABELS
 from crowdprism.report.records import AnnotatorTable, Finding, Level, Verdict
 
 GRAVITY: dict[Level, int] = {"good": 0, "note": 1, "caution": 2, "warning": 3}
@@ -23,6 +23,7 @@ HARDLY_ANY_AGREEMENT, SOME_AGREEMENT = 0.1, 0.4
 THIN_SHARE = 0.5  # where more items than this have a single label, most labels rest on one person's word
 UNSURE_SHARE = 0.2
 SURE = 0.9
+N_NAMES = 3
 
 
 def build_verdict(
@@ -137,22 +138,35 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
 
 
 def from_annotators(table: AnnotatorTable) -> list[Finding]:
-    """Who is no better than guessing, and who labelled too little to tell."""
-    guessing = [row for row in table.rows if "no better than guessing" in row.remarks]
-    few = [row for row in table.rows if row.n_labels is not None and row.n_labels < FEW_LABELS]
+    """Who is careless, adverse or a copy, and who labelled too little to tell."""
+    discounted = "The method already discounts them; new labels should go to others."
+    kinds = {
+        CARELESS: ("are no better than guessing", discounted),
+        ADVERSE: ("answer against the truth", "Perhaps they misread the instructions; ask them."),
+        COPIES: (
+            "agree with another more than their skill explains",
+            "They may copy, or share a source; look at them.",
+        ),
+    }
     found = []
-    if guessing:
-        names = ", ".join(row.name for row in guessing[:3])
-        more = f" and {len(guessing) - 3} more" if len(guessing) > 3 else ""
-        found.append(
-            Finding(
-                "note",
-                f"{len(guessing)} of {table.n_annotators} annotators are no better than guessing: {names}{more}.",
-                "The method already discounts them; new labels should go to others.",
-            )
-        )
+    for kind, (text, help_) in kinds.items():
+        names = [row.name for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
+        if names:
+            text = f"{len(names)} of {table.n_annotators} annotators {text}: {listed(names)}."
+            found.append(Finding("note", text, help_))
+    few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:
-        found.append(
-            Finding("note", f"{len(few)} annotators gave fewer than {FEW_LABELS} labels; little is known of them.")
-        )
+        found.append(Finding("note", f"{few} annotators gave fewer than {FEW_LABELS} labels; little is known of them."))
     return found
+
+
+def listed(names: list[str]) -> str:
+    """The first few names and how many more there are.
+
+    Examples
+    --------
+    >>> listed(["ann", "bob", "cy", "di", "eve"])
+    'ann, bob, cy and 2 more'
+    """
+    shown = ", ".join(names[:N_NAMES])
+    return shown if len(names) <= N_NAMES else f"{shown} and {len(names) - N_NAMES} more"

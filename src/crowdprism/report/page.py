@@ -86,6 +86,7 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
                 thousandths(row.skill),
                 thousandths(row.agreement),
                 list(row.remarks),
+                thousandths(row.fitted),
             ]
             for row in table.rows
         ],

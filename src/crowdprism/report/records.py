@@ -48,13 +48,14 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class AnnotatorRow:
-    """One annotator. Absent figures are None."""
+    """One annotator: accuracy with interval, and as the method fitted it. Absent figures are None."""
 
     name: str
     n_labels: int | None
     accuracy: float | None
     low: float | None
     high: float | None
+    fitted: float | None
     skill: float | None
     agreement: float | None
     remarks: tuple[str, ...]
@@ -81,6 +82,8 @@ class AnnotatorTable:
     n_annotators: int
     matrices: tuple[Sequence[Sequence[int]] | None, ...]
     confusions: tuple[Sequence[Confusion] | None, ...]
+    remark_counts: tuple[tuple[str, int], ...]  # the commonest remarks, and on how many of the rows
+    by_others: bool  # whether accuracies are judged by the other annotators, or are the method's own
     note: str
 
 
@@ -140,7 +143,6 @@ class Graph:
     x: Sequence[float]
     y: Sequence[float]
     n_labels: Sequence[int]
-    accuracy: Sequence[float | None]
     edges: Sequence[tuple[int, int, int]]  # first, second, items shared
     parts: Sequence[tuple[int, int, int]]  # annotators, items, annotations of each connected part
     n_parts: int

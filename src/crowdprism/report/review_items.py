@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.diagnostics.items import item_report
 from crowdprism.fit_result import FitResult
 from crowdprism.report.names_shown import shown_name
 from crowdprism.report.records import Review, ReviewRow
@@ -13,6 +14,8 @@ from crowdprism.report.records import Review, ReviewRow
 MOST_ITEMS = 200
 UNCERTAIN = 0.75  # below this, one label in four or more is expected to be wrong
 SURE = 0.9
+MUCH_HARDER = 0.5  # half of an item's labels wrong beyond what its annotators' skill explains
+WRONG_GOLD, HARD = "the gold label may be wrong", "harder than its annotators' skill explains"
 MOST_GIVEN = 6
 
 Mask = NDArray[np.bool_]
@@ -36,10 +39,12 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
     masks: dict[str, Mask] = {}
     if annotations is not None:
         best = np.argmax(result.class_probabilities, axis=1)
+        known = item_report(result, annotations)
         if annotations.gold is not None:
             differs = np.ma.filled(annotations.gold != best, False).astype(bool)
-            masks["the gold label may be wrong"] = differs & (top >= SURE)
-            masks["differs from the gold label"] = differs & (top < SURE)
+            masks[WRONG_GOLD] = known.likely_mislabelled & (top >= SURE)
+            masks["differs from the gold label"] = differs & ~masks[WRONG_GOLD]
+        masks[HARD] = np.nan_to_num(known.difficulty) > MUCH_HARDER
         own, most = votes_for(annotations, best)
         masks["the label has fewer votes than another"] = own < most
         masks["nobody labelled it"] = annotations.labels_per_item == 0
@@ -98,5 +103,5 @@ def given_labels(annotations: Annotations, place: int) -> str:
     labels = annotations.label[annotations.item_start[place] : annotations.item_start[place + 1]]
     counts = np.bincount(labels, minlength=annotations.n_classes)
     order = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
-    listed = [f"{shown_name(annotations.classes[code])} ×{counts[code]}" for code in order[:MOST_GIVEN]]  # noqa: RUF001
+    listed = [f"{shown_name(annotations.classes[code])}\u00a0×{counts[code]}" for code in order[:MOST_GIVEN]]  # noqa: RUF001
     return ", ".join(listed) + (", …" if len(order) > MOST_GIVEN else "")

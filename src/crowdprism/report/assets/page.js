@@ -3,7 +3,8 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 25;
-  const NAME = 0, LABELS = 1, ACCURACY = 2, LOW = 3, HIGH = 4, SKILL = 5, AGREEMENT = 6, REMARKS = 7;
+  const NAME = 0, LABELS = 1, ACCURACY = 2, LOW = 3, HIGH = 4, SKILL = 5, AGREEMENT = 6, REMARKS = 7, FITTED = 8;
+  const BAD = /^(no better than guessing|answers against the truth|may copy)/;
 
   function make(tag, attributes = {}, ...children) {
     const element = document.createElement(tag);
@@ -12,7 +13,7 @@
     return element;
   }
   const named = (text) => make("bdi", {}, text);
-  const percent = (value, digits = 0) => (value === null ? "–" : (100 * value).toFixed(digits) + " %");
+  const percent = (value, digits = 0) => (value === null ? "–" : (100 * value).toFixed(digits) + "%");
   const whole = (value) => (value === null ? "–" : value.toLocaleString("en"));
 
   function intervalBar(row) {
@@ -29,9 +30,9 @@
     bar.append(point);
     return bar;
   }
-  const interval = (row) => (row[LOW] === null ? "–" : percent(row[LOW]).replace(" %", "") + "–" + percent(row[HIGH]));
+  const interval = (row) => (row[LOW] === null ? "–" : percent(row[LOW]).replace("%", "") + "–" + percent(row[HIGH]));
   const tags = (texts) =>
-    texts.map((text) => make("span", { class: text === "no better than guessing" ? "tag bad" : "tag" }, text));
+    texts.map((text) => make("span", { class: BAD.test(text) ? "tag bad" : "tag" }, named(text)));
 
   const some = (rows, column) => rows.some((row) => row[column] !== null);
   const people = data.annotators.rows;
@@ -47,7 +48,7 @@
     },
     { title: "labels", key: LABELS, number: true, cell: (row) => [whole(row[LABELS])], need: LABELS },
     { title: "accuracy", key: ACCURACY, number: true, cell: (row) => [percent(row[ACCURACY], 1)], need: ACCURACY },
-    { title: "95 % interval", key: LOW, number: true, cell: (row) => [interval(row)], need: LOW },
+    { title: "95% interval", key: LOW, number: true, cell: (row) => [interval(row)], need: LOW },
     { title: "", cell: (row) => [intervalBar(row)], need: ACCURACY, small: true, label: "accuracy as a bar" },
     { title: "skill", key: SKILL, number: true, cell: (row) => [row[SKILL] === null ? "–" : row[SKILL].toFixed(2)], need: SKILL },
     { title: "agrees", key: AGREEMENT, number: true, cell: (row) => [percent(row[AGREEMENT])], need: AGREEMENT, small: true },
@@ -166,16 +167,17 @@
     const parts = [];
     const facts = [];
     if (row[LABELS] !== null) facts.push(`${whole(row[LABELS])} labels`);
-    if (row[ACCURACY] !== null) facts.push(`accuracy ${percent(row[ACCURACY], 1)}` + (row[LOW] === null ? "" : ` (95 %: ${interval(row)})`));
+    if (row[ACCURACY] !== null) facts.push(`accuracy ${percent(row[ACCURACY], 1)}` + (row[LOW] === null ? "" : ` (95%: ${interval(row)})`));
+    if (row[FITTED] !== null && row[FITTED] !== row[ACCURACY]) facts.push(`as fitted ${percent(row[FITTED], 1)}`);
     if (row[AGREEMENT] !== null) facts.push(`agrees with others on ${percent(row[AGREEMENT])}`);
     parts.push(make("p", {}, facts.join(" · ")));
     if (matrix) {
-      parts.push(make("p", { class: "note" }, "Percent of each true class (row) that get each label (column). Blue is right, orange is mistaken."));
+      parts.push(make("p", { class: "aside" }, "Percent of each true class (row) that get each label (column). Blue is right, orange is mistaken."));
       parts.push(heatMap(matrix));
     }
     if (mistakes && mistakes.length) {
       parts.push(make("h3", {}, "Largest confusions"), make("ul", { class: "mistakes" }, ...mistakes.map(([truth, given, value]) =>
-        make("li", {}, make("b", {}, `${value} %`), " of ", named(data.classes[truth]), " are called ", named(data.classes[given])))));
+        make("li", {}, make("b", {}, `${value}%`), " of ", named(data.classes[truth]), " are called ", named(data.classes[given])))));
     }
     document.getElementById("detail-h").replaceChildren(named(row[NAME]));
     document.getElementById("detail-body").replaceChildren(...parts);

@@ -1,0 +1,136 @@
+"""Plots for notebooks and papers, with matplotlib (`pip install crowdprism[plots]`).
+
+Each takes a `FitResult`, draws into `ax` where one is given, and returns the axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnsuitableDataError, some
+from crowdprism.fit_result import FitResult
+from crowdprism.names import positions
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE = "#0b4f94", "#a63f03"  # told apart with any common colour blindness
+MOST_CELLS_WITH_NUMBERS = 15 * 15
+MOST_NAMES = 40
+
+
+def new_axes(ax: Axes | None, **size: Any) -> Axes:
+    """The axes given, or those of a new figure."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError as error:
+        raise MissingDependencyError("Plots need matplotlib: pip install crowdprism[plots].") from error
+    axes: Axes = pyplot.subplots(layout="constrained", **size)[1]
+    return axes
+
+
+def plot_confusion(result: FitResult, annotator: Hashable | None = None, *, ax: Axes | None = None) -> Axes:
+    """Draw what an annotator makes of each class: rows are true classes, columns given labels.
+
+    Parameters
+    ----------
+    annotator
+        Name; by default the mean over annotators, each counting by the labels given.
+
+    Examples
+    --------
+    >>> import crowdprism as cp
+    >>> result = cp.make_aggregator("dawid-skene").fit([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]]).result_
+    >>> plot_confusion(result, annotator=2).get_ylabel()
+    'true class'
+    """
+    matrix, title = chosen_confusion(result, annotator)
+    ax = new_axes(ax)
+    picture = ax.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
+    names = [str(name) for name in result.classes]
+    ax.set_xticks(range(len(names)), names, rotation=90 if max(map(len, names)) > 3 else 0)
+    ax.set_yticks(range(len(names)), names)
+    ax.set(xlabel="given label", ylabel="true class", title=title)
+    if matrix.size <= MOST_CELLS_WITH_NUMBERS:
+        for (row, column), value in np.ndenumerate(matrix):
+            ax.text(column, row, f"{value:.2f}", ha="center", va="center", color="white" if value > 0.5 else "black")
+    else:
+        ax.figure.colorbar(picture, ax=ax, label="probability")
+    return ax
+
+
+def chosen_confusion(result: FitResult, annotator: Hashable | None) -> tuple[np.ndarray, str]:
+    """(true class, given label) of one annotator or of the crowd, and a title."""
+    if result.confusions is None:
+        raise UnsuitableDataError(f"{result.method} learns no confusion matrices; dawid-skene does.")
+    if annotator is None:
+        counts = result.labels_per_annotator
+        weight = (
+            np.ones(result.n_annotators) if counts is None or not np.sum(counts) else np.asarray(counts, dtype=float)
+        )
+        return np.tensordot(weight / weight.sum(), result.confusions, axes=1), "the crowd"
+    place = int(positions(result.annotators, [annotator])[0])
+    if place < 0:
+        raise InvalidParameterError(
+            f"{annotator!r} is not an annotator; annotators are {some(result.annotators.tolist())}."
+        )
+    return np.asarray(result.confusions[place]), str(annotator)
+
+
+def plot_annotators(result: FitResult, *, ax: Axes | None = None) -> Axes:
+    """Draw the accuracy of every annotator, the lowest at the bottom; with intervals where the method has them.
+
+    Examples
+    --------
+    >>> import crowdprism as cp
+    >>> result = cp.make_aggregator("dawid-skene").fit([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]]).result_
+    >>> plot_annotators(result).get_xlabel()
+    'accuracy'
+    """
+    accuracy = result.annotator_accuracy if result.annotator_accuracy is not None else result.skills
+    if accuracy is None:
+        raise UnsuitableDataError(f"{result.method} says nothing of annotators; dawid-skene does.")
+    order = np.argsort(accuracy, kind="stable")
+    ax = new_axes(ax, figsize=(5.0, 1.5 + 0.2 * min(len(order), MOST_NAMES)))
+    height = np.arange(len(order))
+    if result.confusion_posterior is not None:
+        low, high = result.annotator_accuracy_interval()
+        ax.hlines(height, low[order], high[order], color=BLUE, alpha=0.35)
+    ax.plot(accuracy[order], height, "o", color=BLUE, markersize=4)
+    if len(order) <= MOST_NAMES:
+        ax.set_yticks(height, [str(name) for name in result.annotators[order]])
+    else:
+        ax.set_yticks([])
+        ax.set_ylabel(f"{len(order)} annotators")
+    if result.annotator_accuracy is not None:
+        chance = float(np.max(result.class_probabilities.mean(axis=0)))
+        ax.axvline(chance, color=ORANGE, linestyle="--", linewidth=1)
+        ax.set(xlim=(0, 1), xlabel="accuracy")
+    else:
+        ax.set_xlabel("skill")
+    return ax
+
+
+def plot_training(result: FitResult, *, ax: Axes | None = None) -> Axes:
+    """Draw every history of the fit, such as the objective, over its steps.
+
+    Examples
+    --------
+    >>> import crowdprism as cp
+    >>> result = cp.make_aggregator("dawid-skene").fit([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]]).result_
+    >>> plot_training(result).get_xlabel()
+    'step'
+    """
+    if not any(len(values) for values in result.history.values()):
+        raise UnsuitableDataError(f"{result.method} keeps no history: there was nothing to iterate.")
+    ax = new_axes(ax)
+    for name, values in result.history.items():
+        ax.plot(np.arange(1, len(values) + 1), values, label=name.replace("_", " "))
+    ax.set_xlabel("step")
+    ax.legend()
+    return ax
