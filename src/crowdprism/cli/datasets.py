@@ -1,0 +1,179 @@
+"""`crowdprism datasets`: which data sets there are, what is in them, and fetching those that are public."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from crowdprism.cli.reading import AsJson
+
+if TYPE_CHECKING:
+    from crowdprism.datasets import DatasetEntry
+
+Name = Annotated[str, typer.Argument(help="Name of a data set.", show_default=False)]
+DESCRIBE = "describe"
+CAN_BE_FETCHED, NOT_HERE, INCOMPLETE = "can be fetched", "not here; see origin", "incomplete in the data folder"
+
+
+class NameOrCommand(TyperGroup):
+    """Takes a word that is no command for the name of a data set to describe."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command that the words ask for."""
+        if args and args[0] not in self.commands and not args[0].startswith("-"):
+            args = [DESCRIBE, *args]
+        return super().resolve_command(ctx, args)
+
+
+app = typer.Typer(
+    name="datasets",
+    cls=NameOrCommand,
+    invoke_without_command=True,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def datasets(context: typer.Context, json: AsJson = False) -> None:
+    """List data sets; with a NAME, tell all about one; `fetch NAME` downloads one that is public.
+
+    Example: `crowdprism datasets music`
+    """
+    if context.invoked_subcommand is not None:
+        return
+    from crowdprism.cli.screen import remark, show_json, show_table
+    from crowdprism.datasets import catalogue
+
+    entries = list(catalogue().values())
+    if json:
+        show_json([summary_of(entry) for entry in entries])
+        return
+    show_table(
+        "",
+        ("name", "items", "annotators", "annotations", "here", "what"),
+        [
+            (
+                entry.name,
+                entry.n_items,
+                entry.n_annotators or None,
+                entry.n_annotations or None,
+                is_here(entry),
+                entry.what,
+            )
+            for entry in entries
+        ],
+    )
+    remark("`crowdprism datasets NAME` tells more; `crowdprism datasets fetch NAME` downloads.")
+
+
+@app.command(name=DESCRIBE)
+def describe(
+    name: Name,
+    check: Annotated[bool, typer.Option("--check", help="Compare the files with their checksums.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Tell all about one data set; the word `describe` can be left out.
+
+    Example: `crowdprism datasets labelme --check`
+    """
+    from crowdprism.cli.screen import console, show_json
+    from crowdprism.datasets import find_entry
+
+    entry = find_entry(name)
+    told = summary_of(entry)
+    if check:
+        told["check"] = checked(entry)
+    if json:
+        show_json(told)
+        return
+    width = max(len(key) for key in told)
+    for key, value in told.items():
+        if value not in (None, "", [], {}, 0):
+            console().print(f"{key.replace('_', ' '):>{width}}  {readable(value)}", markup=False)
+
+
+@app.command()
+def fetch(name: Name) -> None:
+    """Download a public data set into the cache; an interrupted download goes on where it stopped.
+
+    Example: `crowdprism datasets fetch mnist`
+    """
+    from crowdprism.cli.screen import remark
+    from crowdprism.datasets import fetch_dataset
+
+    remark(f"fetched into {fetch_dataset(name)}")
+
+
+def summary_of(entry: DatasetEntry) -> dict[str, Any]:
+    """What is told about a data set, in order."""
+    return {
+        "name": entry.name,
+        "what": entry.what,
+        "items": entry.n_items,
+        "annotated_items": entry.n_annotated,
+        "annotators": entry.n_annotators,
+        "annotations": entry.n_annotations,
+        "items_with_truth": entry.n_gold,
+        "classes": list(entry.classes),
+        "splits": dict(entry.splits),
+        "label_accuracy_per_cent": entry.label_accuracy,
+        "annotator_accuracy_per_cent": entry.annotator_accuracy,
+        "majority_vote_per_cent": entry.majority_vote,
+        "features": list(entry.features),
+        "has": contents_of(entry),
+        "remarks": entry.remarks,
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "origin": entry.origin,
+        "where": place_of(entry),
+    }
+
+
+def contents_of(entry: DatasetEntry) -> str:
+    """Features, images, texts: what an item has beside labels."""
+    has = {"features": bool(entry.features), "images": entry.images, "texts": entry.texts}
+    return ", ".join(kind for kind, there in has.items() if there) or "labels only"
+
+
+def is_here(entry: DatasetEntry) -> str:
+    """Whether a set can be used at once, in a word or two."""
+    place = place_of(entry)
+    short = {"built in": "built in", CAN_BE_FETCHED: "fetch", NOT_HERE: "no", INCOMPLETE: "in part"}
+    return short.get(place, "yes")
+
+
+def place_of(entry: DatasetEntry) -> str:
+    """Where the set is on this computer, or how it can be had."""
+    from crowdprism.datasets.load import files_in_cache, files_in_data_folder
+    from crowdprism.errors import MissingDatasetError
+
+    if entry.kind == "embedded":
+        return "built in"
+    try:
+        found = files_in_data_folder(entry) or files_in_cache(entry)
+    except MissingDatasetError:
+        return INCOMPLETE
+    if found is not None:
+        return str(found)
+    return CAN_BE_FETCHED if entry.can_be_fetched else NOT_HERE
+
+
+def checked(entry: DatasetEntry) -> str:
+    """Whether the files in the data folder are those of the catalogue."""
+    from crowdprism.datasets.load import damaged_files, files_in_data_folder
+
+    folder = None if entry.kind == "embedded" else files_in_data_folder(entry)
+    if folder is None:
+        return "no files in a data folder to check"
+    damaged = damaged_files(entry, folder)
+    return f"differ from the catalogue: {', '.join(damaged)}" if damaged else f"all {len(entry.files)} files are right"
+
+
+def readable(value: Any) -> str:
+    """Lists and splits on one line."""
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {inner}" for key, inner in value.items())
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
