@@ -78,6 +78,7 @@ def test_models_in_a_stack_end_where_they_end_alone(
         (replace(SETTINGS, seed=0), 0.05),
         (replace(SETTINGS, seed=1, learning_rate=1e-2, annotator_learning_rate=1e-2), 0.05),
         (replace(SETTINGS, seed=2, weight_decay=1e-2), 0.2),
+        (replace(SETTINGS, seed=2, member=1), 0.2),
     ]
     options = None if batch_norm else {"hidden": (8,), "dropout": 0.0}
 

@@ -53,7 +53,7 @@ from sklearn.utils.validation import validate_data
 from torch import nn
 
 from crowdprism.annotations import Annotations, as_annotations
-from crowdprism.classifiers import evidence, storage
+from crowdprism.classifiers import evidence, storage, tuning
 from crowdprism.classifiers.alignment import ClassAlignment, examine_alignment
 from crowdprism.classifiers.ensemble import ClassProbabilities, Member, mean_class_probs, mean_confusions
 from crowdprism.classifiers.features import Features, as_features, is_stream, n_items_of
@@ -66,6 +66,7 @@ from crowdprism.classifiers.problem import (
     require_same_classes,
     with_unlabelled,
 )
+from crowdprism.classifiers.together import Run, can_train_together, train_together
 from crowdprism.classifiers.validation import Validation, make_validation
 from crowdprism.confusion import normalize_rows
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, NotFittedError
@@ -82,6 +83,7 @@ from crowdprism.training import (
     InputScaling,
     Items,
     Trainer,
+    TrainingOutcome,
     TrainingSettings,
     choose_device,
 )
@@ -103,7 +105,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         `torch.nn.Module`, or a function `(input_shape, n_classes) -> Module`. Networks return logits.
     epochs, batch_size, optimizer, schedule, learning_rate, weight_decay
         As in `crowdprism.training.TrainingSettings`. A batch size of `"auto"` is a tenth of the items, at least 8 and
-        at most 64, so that small data sets still get enough steps.
+        at most 64, so that small data sets still get enough steps. A weight decay of `"auto"` is chosen among a few by
+        the likelihood of held-out annotations; then the model is fitted to all (`candidates_` is the record).
     annotator_learning_rate, annotator_weight_decay
         Of the crowd head; by default ten times the network's rate (`rate_ratio` of the class), and no decay.
     clip_norm, warm_start, ramp, hold_annotators, patience
@@ -115,9 +118,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     standardize
         Scale features (per feature; images per channel) by mean and standard deviation of the training items.
     input_noise, shift, flip, mixup
-        As in `crowdprism.training.Augmentation`.
+        As in `crowdprism.training.Augmentation`. An input noise of `"auto"` is chosen as weight decay is.
     n_heads
-        Number of networks trained from different seeds and averaged.
+        Number of networks trained from different seeds and averaged; small ones are trained together.
     device, precision, compile, n_workers
         `"auto"`, `"cpu"`, `"cuda"`, `"mps"`; `"float32"` or `"bfloat16"` autocast; `torch.compile`; DataLoader workers
         where X is a Dataset.
@@ -154,7 +157,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         selection: Selection = "last",
         validation_fraction: float = 0.1,
         standardize: bool = True,
-        input_noise: float = 0.0,
+        input_noise: float | Literal["auto"] = 0.0,
         shift: int = 0,
         flip: bool = False,
         mixup: float = 0.0,
@@ -228,7 +231,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             optimizer=self.optimizer,
             schedule=self.schedule,
             learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+            weight_decay=self._chosen("weight_decay"),
             annotator_learning_rate=self.rate_ratio * self.learning_rate if rate is None else rate,
             annotator_weight_decay=self.annotator_weight_decay,
             clip_norm=self.clip_norm,
@@ -241,7 +244,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             precision=self.precision,
             compile=self.compile,
             borrow_stream=not isinstance(self.network, str),
-            augmentation=Augmentation(self.input_noise, self.shift, self.flip, self.mixup),
+            augmentation=Augmentation(self._chosen("input_noise"), self.shift, self.flip, self.mixup),
             seed=problem.seed,
             member=problem.member,
         )
@@ -363,6 +366,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def _check_common(self) -> None:
+        tuning.check(self)
         if self.selection not in SELECTIONS:
             raise InvalidParameterError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection!r}.")
         if isinstance(self.n_heads, bool) or not isinstance(self.n_heads, int) or self.n_heads < 1:
@@ -416,31 +420,52 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.alignments_: list[ClassAlignment] = []
         self.histories_: list[dict[str, list[float]]] = []
         self.best_epochs_: list[int | None] = []
-        for place in range(self.n_heads):
-            outcome = self._train_one(replace(problem, member=place), validation)
-            self.interrupted_ = outcome.interrupted
+        self.chosen_settings_: dict[str, float] = {}
+        self.candidates_: list[dict[str, Any]] = []
+        if tuning.open_settings(self):
+            self.chosen_settings_, self.candidates_ = tuning.choose(self, problem)
+        members = [replace(problem, member=place) for place in range(self.n_heads)]
+        watched = self.checkpoint is not None or bool(self.callbacks)
+        runs = [] if watched else [self._make_run(member) for member in members]
+        if can_train_together(runs):
+            for run, outcome in zip(runs, train_together(runs, validation), strict=True):
+                self._keep_run(run, outcome)
+            return
+        for place, member in enumerate(members):
+            run = self._make_run(member) if watched else runs[place]
+            outcome = self._train_one(run, validation)
+            self._keep_run(run, outcome)
             if outcome.interrupted:
                 break
 
-    def _train_one(self, problem: Problem, validation: Validation | None) -> Any:
+    def _make_run(self, problem: Problem) -> Run:
         network = self._build(problem)
         head = self._make_head_for(network, problem).to(problem.device)
-        settings = self._settings(problem)
+        return Run(network, head, self._settings(problem), problem)
+
+    def _train_one(self, run: Run, validation: Validation | None) -> TrainingOutcome:
+        items = run.problem.items
         trainer = Trainer(
-            network,
-            head,
-            problem.items,
-            problem.flat,
-            settings,
-            validate=None if validation is None else validation.bind(network, head, problem.items),
+            run.network,
+            run.head,
+            items,
+            run.problem.flat,
+            run.settings,
+            validate=None if validation is None else validation.bind(run.network, run.head, items),
             callbacks=self.callbacks,
-            checkpoints=self._checkpoints(problem, settings),
+            checkpoints=self._checkpoints(run.problem, run.settings),
         )
-        outcome = trainer.run()
-        self._keep_member(problem, network, head)
+        return trainer.run()
+
+    def _keep_run(self, run: Run, outcome: TrainingOutcome) -> None:
+        self._keep_member(run.problem, run.network, run.head)
         self.histories_.append(outcome.history)
         self.best_epochs_.append(outcome.best_epoch)
-        return outcome
+        self.interrupted_ = outcome.interrupted
+
+    def _chosen(self, name: str) -> Any:
+        """Value of a setting: the user's, or the one that the data chose."""
+        return self.chosen_settings_.get(name) if getattr(self, name) == "auto" else getattr(self, name)
 
     def _build(self, problem: Problem) -> nn.Module:
         network = build_network(

@@ -45,19 +45,27 @@ class Validation:
 
         def measure() -> float:
             class_probs = predict_log_probs(network, items).double().exp().numpy()
-            if self.truth is not None:
-                return float(np.mean(class_probs.argmax(axis=1) == self.truth))
-            return self._likelihood(class_probs, head)
+            with torch.no_grad():
+                found = head.confusions()
+            return self.figure(class_probs, None if found is None else found.double().cpu().numpy())
 
         return measure
 
-    def _likelihood(self, class_probs: NDArray[Any], head: CrowdHead) -> float:
+    def figure(self, class_probs: NDArray[Any], confusions: NDArray[Any] | None) -> float:
+        """Return accuracy on true classes, or the mean log-likelihood of held-out annotations.
+
+        Parameters
+        ----------
+        class_probs
+            (n_items, n_classes) of the validation items.
+        confusions
+            (n_annotators, true class, given label).
+        """
+        if self.truth is not None:
+            return float(np.mean(class_probs.argmax(axis=1) == self.truth))
         assert self.held_out is not None
-        with torch.no_grad():
-            found = head.confusions()
-        if found is None:
+        if confusions is None:
             raise InvalidParameterError("This method has no confusion matrices; use selection='clean' or 'last'.")
-        confusions = found.double().cpu().numpy()
         crowd = evidence.crowd_confusion(confusions, self.training.labels_per_annotator)
         codes = require_same_classes(self.held_out, self.training.classes)
         columns = evidence.log_evidence_columns(self.held_out, codes, self.training.annotators, confusions, crowd)

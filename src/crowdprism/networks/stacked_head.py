@@ -62,7 +62,7 @@ class StackedHead(CrowdHead):
         self.shrinkage: Tensor
         self.noise: Tensor
         # What rows are shrunk to: the mean start of free logits, no residual of pooled ones.
-        centres = [head.layer.start if isinstance(head.layer, FreeConfusions) else torch.zeros(()) for head in heads]
+        centres = [head.layer.start if isinstance(head.layer, FreeConfusions) else torch.zeros(1, 1) for head in heads]
         self.register_buffer("start", torch.stack(centres).unsqueeze(1), persistent=False)
         self.register_buffer("strength", torch.tensor([head.strength for head in heads]), persistent=False)
         self.register_buffer("shrinkage", torch.tensor([head.shrinkage for head in heads]), persistent=False)
@@ -115,7 +115,7 @@ class StackedHead(CrowdHead):
         if self.regularizer is not None:
             terms["volume"] = -(self.strength * self._volume(self._gram(log_class_probs))).sum()
         if bool(self.shrinkage.any()):
-            distance = (self.rows - self.start.view(self.n_models, 1, *self.start.shape[2:])).square()
+            distance = (self.rows - self.start).square()
             terms["shrinkage"] = 0.5 * (self.shrinkage * distance.sum(dim=(1, 2, 3))).sum()
         return terms
 
