@@ -1,0 +1,230 @@
+"""The training loop: seeds, ramps, endings, and what stays untouched."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from crowdprism.annotations import Annotations
+from crowdprism.errors import CrowdprismWarning, InvalidParameterError, TrainingError
+from crowdprism.networks import CrowdHead, GeometricHead, build_network, diagonal_confusions, make_annotator_layer
+from crowdprism.seeding import torch_stream
+from crowdprism.training import (
+    Augmentation,
+    EpochRecord,
+    FlatAnnotations,
+    InputScaling,
+    TensorItems,
+    Trainer,
+    TrainingSettings,
+)
+
+N_ITEMS, N_CLASSES, N_ANNOTATORS = 40, 3, 4
+
+
+def make_trainer(head: CrowdHead | None = None, *, network: Any = "mlp", **options: Any) -> Trainer:
+    random = np.random.default_rng(0)
+    truth = np.arange(N_ITEMS) % N_CLASSES
+    table = np.where(random.random((N_ITEMS, N_ANNOTATORS)) < 0.7, truth[:, None], random.integers(0, 3, (N_ITEMS, 4)))
+    features = torch.from_numpy((np.eye(N_CLASSES)[truth] + 0.3 * random.normal(size=(N_ITEMS, 3))).astype(np.float32))
+    extra = {name: options.pop(name) for name in ("validate", "callbacks", "checkpoints") if name in options}
+    settings = TrainingSettings(**{"epochs": 4, "batch_size": 16, "learning_rate": 0.01, **options})
+    seed = settings.seed
+    if head is None:
+        layer = make_annotator_layer("free", diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.6))
+        head = GeometricHead(layer, regularizer="F", strength=0.01)
+    return Trainer(
+        build_network(network, (3,), N_CLASSES, generator=torch_stream(seed, "weights")),
+        head,
+        TensorItems(features, InputScaling.identity(), torch.device("cpu")),
+        FlatAnnotations.of(Annotations.from_dense(table)),
+        settings,
+        **extra,
+    )
+
+
+def weights(trainer: Trainer) -> dict[str, torch.Tensor]:
+    return {name: tensor.clone() for name, tensor in trainer._modules().items()}
+
+
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return all(torch.equal(first[name], second[name]) for name in first)
+
+
+EVERYTHING = {"augmentation": Augmentation(noise=0.1, mixup=0.5), "optimizer": "radam", "schedule": "one-cycle"}
+
+
+@pytest.mark.parametrize(
+    "network", ["mlp", lambda shape, k: nn.Sequential(nn.Linear(3, 8), nn.Dropout(0.5), nn.Linear(8, k))]
+)
+@pytest.mark.parametrize("options", [{}, EVERYTHING, {"clip_norm": 0.1}])
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(network: Any, options: dict[str, Any]) -> None:
+    runs = []
+    for seed in (1, 1, 2):
+        trainer = make_trainer(network=network, seed=seed, borrow_stream=callable(network), **options)
+        torch.rand(seed + 3)  # what was drawn outside must not matter
+        trainer.run()
+        runs.append(weights(trainer))
+    assert same(runs[0], runs[1])
+    assert not same(runs[0], runs[2])
+
+
+def test_global_random_states_are_left_as_they_were() -> None:
+    before, before_numpy = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    make_trainer(
+        network=lambda shape, k: nn.Sequential(nn.Dropout(0.5), nn.Linear(3, k)), borrow_stream=True, **EVERYTHING
+    ).run()
+    assert torch.equal(before, torch.get_rng_state())
+    assert np.array_equal(before_numpy, np.random.get_state()[1])  # noqa: NPY002
+
+
+def test_training_lowers_the_loss() -> None:
+    history = make_trainer(epochs=30).run().history
+    assert history["data"][-1] < history["data"][0]
+    assert len(history["data"]) == len(history["volume"]) == len(history["total"]) == 30
+
+
+def test_penalties_wait_for_the_warm_start_and_grow_over_the_ramp() -> None:
+    history = make_trainer(epochs=10, warm_start=0.3, ramp=0.3).run().history
+    assert history["volume"][:3] == [0.0, 0.0, 0.0]
+    assert all(value != 0 for value in history["volume"][3:])
+    assert abs(history["volume"][3]) < abs(history["volume"][8])
+
+
+def test_held_annotators_stay_at_their_start() -> None:
+    trainer = make_trainer(hold_annotators=1.0)
+    before = trainer.head.layer.table.values.detach().clone()
+    trainer.run()
+    assert torch.equal(before, trainer.head.layer.table.values)
+
+
+def test_the_best_epoch_is_restored_and_ties_go_to_the_latest() -> None:
+    figures = iter([0.1, 0.9, 0.9, 0.2])
+    seen = []
+    trainer = make_trainer(
+        keep_best=True, validate=lambda: next(figures), callbacks=[lambda _: seen.append(weights(trainer))]
+    )
+    outcome = trainer.run()
+    assert (outcome.best_epoch, outcome.best_value) == (2, 0.9)
+    assert same(weights(trainer), seen[2])
+    assert outcome.history["validation"] == [0.1, 0.9, 0.9, 0.2]
+
+
+def test_patience_ends_training() -> None:
+    figures = iter([0.5, 0.4, 0.3, 0.2, 0.1])
+    assert make_trainer(epochs=50, patience=2, validate=lambda: next(figures)).run().epochs_done == 3
+
+
+def test_a_callback_sees_every_epoch_and_may_end_training() -> None:
+    records: list[EpochRecord] = []
+
+    def stop_at_three(record: EpochRecord) -> bool:
+        records.append(record)
+        return record.epoch == 2
+
+    assert make_trainer(epochs=9, callbacks=[stop_at_three]).run().epochs_done == 3
+    assert [record.epoch for record in records] == [0, 1, 2]
+    assert set(records[0].parts) == {"data", "volume", "total"}
+    assert records[0].learning_rate > records[2].learning_rate
+
+
+def test_ctrl_c_keeps_the_best_so_far() -> None:
+    seen = []
+
+    def interrupt(record: EpochRecord) -> None:
+        seen.append(weights(trainer))
+        if record.epoch == 1:
+            raise KeyboardInterrupt
+
+    figures = iter([0.9, 0.1])
+    trainer = make_trainer(epochs=9, keep_best=True, validate=lambda: next(figures), callbacks=[interrupt])
+    with pytest.warns(CrowdprismWarning, match="interrupted after 2 of 9 epochs"):
+        outcome = trainer.run()
+    assert outcome.interrupted
+    assert same(weights(trainer), seen[0])
+
+
+class BreaksAt(CrowdHead):
+    """A head whose loss is not finite at one step."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.left = step
+
+    def loss(self, log_class_probs: torch.Tensor, batch: Any) -> torch.Tensor:
+        self.left -= 1
+        return log_class_probs.sum() * (1.0 if self.left else float("nan"))
+
+
+def test_a_loss_that_is_not_finite_stops_with_the_step_before_it_changes_a_weight() -> None:
+    trainer = make_trainer(BreaksAt(5))  # three batches an epoch
+    trainer.network.register_forward_hook(lambda *_: kept.append(weights(trainer)))
+    kept: list[dict[str, torch.Tensor]] = []
+    with pytest.raises(TrainingError, match="not finite at step 2 of epoch 2: data nan"):
+        trainer.run()
+    assert same(kept[-1], weights(trainer))
+
+
+def test_a_head_without_parameters_trains_the_network_alone() -> None:
+    assert make_trainer(BreaksAt(10**9), epochs=2).run().epochs_done == 2
+
+
+def test_out_of_memory_names_a_batch_size_to_try() -> None:
+    trainer = make_trainer()
+
+    def too_much(*_: Any) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    trainer.network.register_forward_hook(too_much)
+    with pytest.raises(TrainingError, match="batch_size=8"):
+        trainer.run()
+
+
+def test_clipping_bounds_the_common_norm() -> None:
+    trainer = make_trainer(clip_norm=1e-3, epochs=1)
+    parameters = [*trainer.network.parameters(), *trainer.head.parameters()]
+    norms = []
+    trainer._clip, clip = (lambda largest: (clip(largest), norms.append(norm_of(parameters)))), trainer._clip
+
+    def norm_of(chosen: list[nn.Parameter]) -> float:
+        return float(torch.nn.utils.get_total_norm([p.grad for p in chosen if p.grad is not None]))
+
+    trainer.run()
+    assert max(norms) <= 1e-3 * 1.001
+
+
+def test_bfloat16_autocast_trains() -> None:
+    assert np.isfinite(make_trainer(precision="bfloat16", epochs=1).run().history["data"][0])
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"epochs": 0}, "epochs"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"warm_start": 2.0}, "warm_start"),
+        ({"precision": "half"}, "bfloat16"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidParameterError, match=told):
+        make_trainer(**options)
+
+
+def test_the_loop_takes_items_in_a_new_order_each_epoch() -> None:
+    seen = []
+
+    class Watches(BreaksAt):
+        def loss(self, log_class_probs: torch.Tensor, batch: Any) -> torch.Tensor:
+            seen.append(batch.index.tolist())
+            return super().loss(log_class_probs, batch)
+
+    make_trainer(Watches(10**9), epochs=2).run()
+    first, second = (list(itertools.chain.from_iterable(part)) for part in (seen[:3], seen[3:]))
+    assert sorted(first) == sorted(second) == list(range(N_ITEMS))
+    assert first != second
