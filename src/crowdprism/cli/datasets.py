@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -53,16 +54,9 @@ def datasets(context: typer.Context, json: AsJson = False) -> None:
         return
     show_table(
         "",
-        ("name", "items", "annotators", "annotations", "here", "what"),
+        ("name", "items", "annotators", "here", "what"),
         [
-            (
-                entry.name,
-                entry.n_items,
-                entry.n_annotators or None,
-                entry.n_annotations or None,
-                is_here(entry),
-                entry.what,
-            )
+            (entry.name, entry.n_items, entry.n_annotators or None, is_here(entry), in_short(entry.what))
             for entry in entries
         ],
     )
@@ -136,6 +130,11 @@ def contents_of(entry: DatasetEntry) -> str:
     """Features, images, texts: what an item has beside labels."""
     has = {"features": bool(entry.features), "images": entry.images, "texts": entry.texts}
     return ", ".join(kind for kind, there in has.items() if there) or "labels only"
+
+
+def in_short(what: str) -> str:
+    """The first clause of a description."""
+    return re.split("[,;(:]", what)[0].strip()
 
 
 def is_here(entry: DatasetEntry) -> str:
