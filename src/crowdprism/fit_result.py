@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from crowdprism.atomic import replacing_folder
 from crowdprism.confusion import annotator_accuracy
+from crowdprism.credible_intervals import accuracy_interval, confusion_interval
 from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.name_storage import names_from_json, names_to_json
 from crowdprism.names import NameArray, positions
@@ -112,6 +113,19 @@ class FitResult:
             return None
         prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
         return annotator_accuracy(self.confusions, prior)
+
+    def confusion_interval(self, level: float = 0.95) -> NDArray[Any] | None:
+        """(n_annotators, true class, given label, 2) credible interval of each entry; None without a posterior."""
+        if self.confusion_posterior is None:
+            return None
+        return confusion_interval(self.confusion_posterior, level=level)
+
+    def annotator_accuracy_interval(self, level: float = 0.95) -> NDArray[Any] | None:
+        """(n_annotators, 2) credible interval of `annotator_accuracy`; None without a posterior."""
+        if self.confusion_posterior is None:
+            return None
+        prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
+        return accuracy_interval(self.confusion_posterior, prior, level=level)
 
     def accuracy(self, gold: Mapping[Any, Any]) -> float:
         """Share of items with gold whose most probable class is the gold one; gold is by item name."""

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import xlogy
 
 from crowdprism.aggregators.cells import Cells, FloatArray
 from crowdprism.aggregators.expectation import FLOOR
@@ -76,7 +75,7 @@ class CellPrior:
             (n_annotators, true class) counts plus pseudo-counts that the rows were divided by.
         """
         rest = self.rest_xlogx - xlogy(self.rest_mass, row_totals)
-        return float(np.vdot(self.cell, np.log(np.maximum(likelihood, FLOOR))) + rest.sum())
+        return float((self.cell * np.log(np.maximum(likelihood, FLOOR))).sum() + rest.sum())
 
 
 def prior_of_cells(prior: ConfusionPrior, cells: Cells) -> CellPrior:
@@ -101,3 +100,8 @@ def pooled_centre(cell_counts: NDArray[Any], cells: Cells) -> FloatArray:
     np.add.at(pooled, cells.label_of, cell_counts)
     totals = pooled.sum(axis=0)
     return np.where(totals > 0, pooled / np.where(totals > 0, totals, 1.0), 1.0 / cells.n_classes).T.copy()
+
+
+def xlogy(factor: FloatArray, values: FloatArray) -> FloatArray:
+    """factor * log(values), 0 where the factor is 0; scipy's own would load scipy at start-up."""
+    return np.asarray(factor * np.log(np.where(factor > 0, values, 1.0)))

@@ -7,7 +7,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import betaln, digamma, gammaln
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import MAX_TABLE_BYTES, Cells, FloatArray, cells_of, require_room
@@ -96,6 +95,8 @@ def maximize(known: FloatArray, cells: Cells, priors: MacePriors) -> MaceModel:
 
 def maximize_variational(known: FloatArray, cells: Cells, priors: MacePriors) -> MaceModel:
     """The same under variational Bayes: geometric means of the posteriors, penalty minus their divergences."""
+    from scipy.special import betaln, digamma, gammaln
+
     guessed = np.maximum(cells.total - known, 0.0)
     knows = cells.sum_by_annotator(known) + priors.knows
     guesses = cells.sum_by_annotator(guessed) + priors.guesses

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import digamma, gammaln
 
 from crowdprism.aggregators.cells import Cells, FloatArray
 from crowdprism.aggregators.expectation import Expectation, ExpectationStep
@@ -67,6 +66,8 @@ class VariationalRun:
 
 def dirichlet_divergence(posterior: FloatArray, prior: FloatArray) -> float:
     """Kullback-Leibler divergence between Dirichlet distributions along the last axis, summed over the others."""
+    from scipy.special import digamma, gammaln
+
     prior = np.broadcast_to(prior, posterior.shape)
     log_means = digamma(posterior) - digamma(posterior.sum(axis=-1, keepdims=True))
     normalisers = (gammaln(posterior.sum(axis=-1)) - gammaln(prior.sum(axis=-1))).sum()
@@ -83,6 +84,8 @@ def update(
     expectation: Expectation, cells: Cells, pseudo_counts: FloatArray, n_subtypes: int, priors: Priors
 ) -> VariationalModel:
     """Posteriors of all parameters given expected counts, in the form of geometric means."""
+    from scipy.special import digamma, gammaln
+
     counts = expectation.cell_counts
     posterior = counts + pseudo_counts
     row_prior = priors.right + (cells.n_classes - 1) * priors.wrong

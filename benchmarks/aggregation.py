@@ -1,0 +1,247 @@
+"""Time and memory of aggregators beside crowd-kit's, interleaved in one run, written to results/aggregation.json.
+
+    python benchmarks/aggregation.py --peer /path/to/python-with-crowd-kit [--only dawid-skene ...] [--large]
+
+crowd-kit may need other versions of packages than this project, so it runs in its own Python: `--peer` or the
+environment variable CROWDPRISM_PEER_PYTHON names it (the bench extra installs it beside crowdprism where versions
+allow). Every measurement is a fresh process; kernels are compiled and cached by a first run that is not counted.
+`--large` adds 10^7 annotations, which take crowd-kit some ten minutes and 4 GB.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+RESULTS = Path(__file__).parent / "results" / "aggregation.json"
+PER_ITEM = 5  # annotations per item
+N_CLASSES = 10
+# task: annotations, annotators, iterations of the two fits whose difference gives the time of one iteration
+TASKS: dict[str, dict[str, Any]] = {
+    "dawid-skene": {"n": 1_000_000, "annotators": 1000, "iterations": (5, 20), "target": 50},
+    "one-coin": {"n": 500_000, "annotators": 1000, "iterations": (5, 20), "target": 20},
+    "mace": {"n": 200_000, "annotators": 400, "iterations": (2, 10), "target": 20},
+    "glad": {"n": 50_000, "annotators": 200, "iterations": (1, 3), "target": 100},
+    "krippendorff-alpha": {"n": 200_000, "annotators": 400, "iterations": (1, 1), "target": 20},
+}
+LARGE = {"n": 10_000_000, "annotators": 1000, "iterations": (20, 20), "target": 60}
+SMALL = {"n": 100_000, "annotators": 1000, "iterations": (5, 100)}
+
+
+def simulated(n: int, annotators: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """Item, annotator, label of each annotation, and true classes; annotators are right with 0.5 to 0.9."""
+    rng = np.random.default_rng(0)
+    n_items = n // PER_ITEM
+    truth = rng.integers(0, N_CLASSES, n_items, dtype=np.int16)
+    item = np.repeat(np.arange(n_items, dtype=np.int32), PER_ITEM)
+    annotator = rng.integers(0, annotators, n, dtype=np.int32)
+    right = rng.random(n, dtype=np.float32) < rng.uniform(0.5, 0.9, annotators).astype(np.float32)[annotator]
+    label = np.where(right, truth[item], rng.integers(0, N_CLASSES, n, dtype=np.int16))
+    return item, annotator, label, truth
+
+
+def peak_bytes() -> int:
+    """Largest resident size of this process so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def ours(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str, Any]:
+    """Fit with crowdprism."""
+    from crowdprism.aggregators import make_aggregator
+    from crowdprism.annotations import Annotations
+
+    item, annotator, label, truth = simulated(n, annotators)
+    data = Annotations.from_triplets(item, annotator, label, classes=range(N_CLASSES))
+    del item, annotator, label
+    before, seconds, accuracy = peak_bytes(), [], float("nan")
+    for max_iter in iterations:
+        params: dict[str, Any] = {"max_iter": max_iter, "tolerance": 0.0}
+        params |= {"mace": {"n_restarts": 1}, "glad": {"n_sweeps": 25}}.get(task, {})
+        begun = time.perf_counter()
+        if task == "krippendorff-alpha":
+            from crowdprism.diagnostics.agreement import krippendorff_alpha
+
+            krippendorff_alpha(data)
+        else:
+            result = make_aggregator(task, **params).fit(data).result_
+        seconds.append(time.perf_counter() - begun)
+    if task != "krippendorff-alpha":
+        accuracy = float(np.mean(result.class_probabilities.argmax(axis=1) == truth))
+    return {"seconds": seconds, "peak": peak_bytes(), "before": before, "accuracy": accuracy}
+
+
+def peer(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str, Any]:
+    """Fit with crowd-kit."""
+    import pandas as pd
+    from crowdkit import aggregation
+
+    item, annotator, label, truth = simulated(n, annotators)
+    data = pd.DataFrame({"task": item, "worker": annotator, "label": label})
+    del item, annotator, label
+    before, seconds, accuracy = peak_bytes(), [], float("nan")
+    for max_iter in iterations:
+        never = -1e9  # tolerance that no iteration falls below: all iterations run
+        begun = time.perf_counter()
+        if task == "krippendorff-alpha":
+            from crowdkit.metrics.data import alpha_krippendorff
+
+            alpha_krippendorff(data)
+        elif task == "mace":
+            labels = aggregation.MACE(n_restarts=1, n_iter=max_iter).fit_predict(data)
+        else:
+            kind = {"dawid-skene": "DawidSkene", "one-coin": "OneCoinDawidSkene", "glad": "GLAD"}[task]
+            labels = getattr(aggregation, kind)(n_iter=max_iter, tol=never).fit_predict(data)
+        seconds.append(time.perf_counter() - begun)
+    if task != "krippendorff-alpha":
+        accuracy = float(np.mean(labels.sort_index().to_numpy() == truth))
+    return {"seconds": seconds, "peak": peak_bytes(), "before": before, "accuracy": accuracy}
+
+
+def measured(python: str, side: str, task: str, setting: dict[str, Any]) -> dict[str, Any]:
+    """Run one side in a fresh process."""
+    command = [python, __file__, "--worker", side, task, str(setting["n"]), str(setting["annotators"])]
+    command += [str(count) for count in setting["iterations"]]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{side} {task}: {done.stderr[-2000:]}")
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def per_iteration(run: dict[str, Any], iterations: tuple[int, int]) -> float:
+    """Seconds of one iteration: difference of two fits, or of the whole call where it has no iterations."""
+    few, many = iterations
+    if few == many:
+        return min(run["seconds"]) / many
+    return float(run["seconds"][1] - run["seconds"][0]) / (many - few)
+
+
+def compare(task: str, setting: dict[str, Any], peer_python: str, repeats: int) -> dict[str, Any]:
+    """Interleave both sides and give medians and ratios."""
+    measured(sys.executable, "ours", task, setting)  # compiles, not counted
+    pairs = []
+    for _ in range(repeats):
+        pairs.append((measured(sys.executable, "ours", task, setting), measured(peer_python, "peer", task, setting)))
+    iterations = setting["iterations"]
+    own = [per_iteration(a, iterations) for a, _ in pairs]
+    other = [per_iteration(b, iterations) for _, b in pairs]
+    first = pairs[0]
+    return {
+        **setting,
+        "seconds_per_iteration": statistics.median(own),
+        "peer_seconds_per_iteration": statistics.median(other),
+        "ratio": statistics.median(b / a for a, b in zip(own, other, strict=True)),
+        "whole_call_seconds": statistics.median(a["seconds"][-1] for a, _ in pairs),
+        "peer_whole_call_seconds": statistics.median(b["seconds"][-1] for _, b in pairs),
+        "whole_call_ratio": statistics.median(b["seconds"][-1] / a["seconds"][-1] for a, b in pairs),
+        "peak_megabytes": first[0]["peak"] / 1e6,
+        "peer_peak_megabytes": first[1]["peak"] / 1e6,
+        "peak_ratio": first[0]["peak"] / first[1]["peak"],
+        "fit_megabytes": (first[0]["peak"] - first[0]["before"]) / 1e6,
+        "peer_fit_megabytes": (first[1]["peak"] - first[1]["before"]) / 1e6,
+        "accuracy": first[0]["accuracy"],
+        "peer_accuracy": first[1]["accuracy"],
+    }
+
+
+def linearity() -> dict[str, Any]:
+    """Seconds per annotation and iteration at 10^5 and 10^7 annotations, of ours alone."""
+    small, large = dict(SMALL), {**LARGE, "iterations": (2, 20)}
+    found = {}
+    for name, setting in (("small", small), ("large", large)):
+        run = measured(sys.executable, "ours", "dawid-skene", setting)
+        found[name] = per_iteration(run, setting["iterations"]) / setting["n"]
+    return {"seconds_per_annotation": found, "ratio": found["large"] / found["small"], "target": 1.5}
+
+
+def first_result(python: str) -> dict[str, Any]:
+    """Seconds from the start of a process to Dawid-Skene's labels of a file of 10^4 annotations."""
+    import tempfile
+
+    item, annotator, label, _ = simulated(10_000, 100)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "annotations.csv"
+        rows = "\n".join(f"{i},{a},{c}" for i, a, c in zip(item, annotator, label, strict=True))
+        path.write_text(f"item,annotator,label\n{rows}\n", encoding="utf-8")
+        program = (
+            "import sys, crowdprism as cp; a = cp.read_annotations(sys.argv[1]); "
+            "cp.make_aggregator('dawid-skene').fit(a).result_.labels()"
+        )
+        times = []
+        for _ in range(5):
+            begun = time.perf_counter()
+            subprocess.run([python, "-c", program, str(path)], check=True)
+            times.append(time.perf_counter() - begun)
+    return {"seconds": statistics.median(times), "fastest": min(times), "target": 1.0}
+
+
+def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
+    """Versions installed for a Python."""
+    if python == sys.executable:
+        found = {}
+        for package in packages:
+            try:
+                found[package] = version(package)
+            except PackageNotFoundError:
+                continue
+        return found
+    program = (
+        "import json; from importlib.metadata import version; "
+        f"print(json.dumps({{p: version(p) for p in {packages!r}}}))"
+    )
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=True)
+    answer: dict[str, str] = json.loads(done.stdout)
+    return answer
+
+
+def main() -> None:
+    """Measure, print and store."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", default=os.environ.get("CROWDPRISM_PEER_PYTHON", sys.executable))
+    parser.add_argument("--only", nargs="*", help="only these tasks")
+    parser.add_argument("--large", action="store_true", help="also 10^7 annotations")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--worker", nargs="+", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        side, task, n, annotators, *iterations = options.worker
+        run = {"ours": ours, "peer": peer}[side]
+        print(json.dumps(run(task, int(n), int(annotators), [int(count) for count in iterations])))
+        return
+    stored = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
+    todo = [task for task in TASKS if not options.only or task in options.only]
+    for task in todo:
+        stored[task] = compare(task, TASKS[task], options.peer, options.repeats)
+        print(task, json.dumps(stored[task], indent=1), flush=True)
+    if not options.only or "linearity" in options.only:
+        stored["linearity"] = linearity()
+        print("linearity", stored["linearity"], flush=True)
+    if not options.only or "first-result" in options.only:
+        stored["first-result"] = first_result(sys.executable)
+        print("first-result", stored["first-result"], flush=True)
+    if options.large:
+        stored["dawid-skene-large"] = compare("dawid-skene", LARGE, options.peer, 1)
+        print("large", json.dumps(stored["dawid-skene-large"], indent=1), flush=True)
+    stored["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
+    stored["versions"] = versions(sys.executable, ("crowdprism", "numpy", "scipy", "numba"))
+    stored["peer_versions"] = versions(options.peer, ("crowd-kit", "numpy", "pandas", "scikit-learn"))
+    RESULTS.parent.mkdir(exist_ok=True)
+    fresh = RESULTS.with_suffix(".new")
+    fresh.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.replace(RESULTS)
+
+
+if __name__ == "__main__":
+    main()
