@@ -29,7 +29,7 @@ LOW_HALF = np.uint64(0xFFFFFFFF)
 TAG_SHIFT = np.uint64(40)  # a slot of the table keeps 24 bits of the hash above 40 bits of place
 PLACE_MASK = np.uint64((1 << 40) - 1)
 INSERTION_LIMIT = 48  # longer runs are sorted by the library, which is not quadratic
-AHEAD = 64
+AHEAD = 256  # rows looked at together
 
 
 def compiled(function: F) -> F:
@@ -88,17 +88,20 @@ def scan_rows(
     begin: int,
     end: int,
     delimiter: int,
-    role_of_column: np.ndarray,  # (column,) 0, 1, 2 for item, annotator, label, else -1
+    role_of_column: np.ndarray,  # (column,) which of the wanted columns it is, else -1
     starts: np.ndarray,  # (role, row) out
     lengths: np.ndarray,  # (role, row) out
     hashes: np.ndarray,  # (role, row) out
-) -> int:
-    """Find the cells of three columns and hash them; return the number of rows, or NOT_PLAIN for anything unusual."""
+) -> tuple[int, int]:
+    """Find and hash the wanted cells of the next rows, as many as fit; return their number and the place after them.
+
+    The number is NOT_PLAIN at anything unusual.
+    """
     n_columns = len(role_of_column)
     delimiters = np.uint64(delimiter) * ONES
     row = 0
     place = begin
-    while place < end:
+    while place < end and row < starts.shape[1]:
         if buffer[place] == NEWLINE:
             place += 1
             continue
@@ -126,19 +129,19 @@ def scan_rows(
                 hashes[role, row] = hash_bytes(buffer, start, stop - start)
             if quoted:
                 if place >= end or buffer[place] != QUOTE:
-                    return NOT_PLAIN
+                    return NOT_PLAIN, place
                 place += 1
             if column < n_columns - 1:
                 if place >= end or buffer[place] != delimiter:
-                    return NOT_PLAIN
+                    return NOT_PLAIN, place
                 place += 1
         if place < end and buffer[place] == RETURN:
             place += 1
         if place < end and buffer[place] != NEWLINE:
-            return NOT_PLAIN
+            return NOT_PLAIN, place
         place += 1
         row += 1
-    return row
+    return row, place
 
 
 @compiled
@@ -150,20 +153,18 @@ def code_cells(
     slots: np.ndarray,  # (power of two,) 0 where free
     words: np.ndarray,  # the names' store
     state: np.ndarray,  # words used, names known, a sum that keeps the touching of memory from being left out
+    touched: np.ndarray,  # (at least row,) working memory
     codes: np.ndarray,  # (row,) out
 ) -> None:
     """Give each cell the code of its text and count it; new texts get the next code and are stored."""
     mask = np.uint64(len(slots) - 1)
-    touched = np.empty(AHEAD, dtype=np.uint64)
     seen = np.uint64(0)
+    # Ask the memory for all entries at once: one after the other would wait for each.
     for row in range(len(codes)):
-        if row % AHEAD == 0:
-            # Ask the memory for the next entries all at once: one after the other would wait for each.
-            n_ahead = min(AHEAD, len(codes) - row)
-            for ahead in range(n_ahead):
-                touched[ahead] = slots[hashes[row + ahead] & mask]
-            for ahead in range(n_ahead):
-                seen ^= words[np.int64(touched[ahead] & PLACE_MASK)]
+        touched[row] = slots[hashes[row] & mask]
+    for row in range(len(codes)):
+        seen ^= words[np.int64(touched[row] & PLACE_MASK)]
+    for row in range(len(codes)):
         value = hashes[row]
         start = np.int64(starts[row])
         length = np.int64(lengths[row])
@@ -202,6 +203,44 @@ def code_cells(
                         break
             slot = (slot + np.uint64(1)) & mask
     state[2] = np.int64(seen & np.uint64(1))
+
+
+@compiled
+def encode_lines(
+    buffer: np.ndarray,
+    end: int,
+    delimiter: int,
+    role_of_column: np.ndarray,  # (column,) 0 or 1 for the columns wanted, else -1
+    first: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],  # slots, words, state and codes of the first column
+    second: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],  # the same of the second
+    n_wanted: int,
+) -> int:
+    """Encode one or two columns of whole lines, a few rows at a time so that all stays in the fastest memory."""
+    starts = np.empty((2, AHEAD), dtype=np.int32)
+    lengths = np.empty((2, AHEAD), dtype=np.int32)
+    hashes = np.empty((2, AHEAD), dtype=np.uint64)
+    touched = np.empty(AHEAD, dtype=np.uint64)
+    done = 0
+    place = 0
+    while place < end:
+        count, place = scan_rows(buffer, place, end, delimiter, role_of_column, starts, lengths, hashes)
+        if count < 0:
+            return NOT_PLAIN
+        for role in range(n_wanted):
+            slots, words, state, codes = first if role == 0 else second
+            code_cells(
+                buffer,
+                starts[role, :count],
+                lengths[role, :count],
+                hashes[role, :count],
+                slots,
+                words,
+                state,
+                touched,
+                codes[done : done + count],
+            )
+        done += count
+    return done
 
 
 @compiled

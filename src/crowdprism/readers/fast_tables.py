@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +22,9 @@ from crowdprism.annotation_building import label_dtype
 from crowdprism.annotation_sorting import N_THREADS, sort_many
 from crowdprism.annotations import Annotations
 from crowdprism.names import NameArray, name_array
-from crowdprism.readers.long_tables import MISSING_LABELS
+from crowdprism.readers.long_tables import MISSING_LABELS, REQUIRED
 
-BLOCK_BYTES = 1 << 24
-MIN_ROW_BYTES = 6  # "a,b,c" and a line break: bounds the rows of a block
+BLOCK_BYTES = 1 << 22
 WORD_BYTES = 8  # the kernels read whole words, also at the end
 MAX_LINE_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
@@ -43,20 +41,8 @@ class NameTable:
         self.words[0] = 0
         self.state = np.array([1, 0, 0])  # words used, names known, and a place for the kernel's own sum
 
-    def encode(self, buffer: NDArray[np.uint8], cells: Cells, role: int) -> NDArray[np.int32]:
-        """Codes of a block's cells."""
-        from crowdprism.annotation_kernels import code_cells
-
-        n_rows = cells.n_rows
-        lengths = cells.lengths[role, :n_rows]
-        self._make_room(n_rows, int(lengths.sum(dtype=np.int64)))
-        codes = np.empty(n_rows, dtype=np.int32)
-        starts, hashes = cells.starts[role, :n_rows], cells.hashes[role, :n_rows]
-        code_cells(buffer, starts, lengths, hashes, self.slots, self.words, self.state, codes)
-        return codes
-
-    def _make_room(self, n_rows: int, n_bytes: int) -> None:
-        """Room for the worst case that every cell of the block is new."""
+    def make_room(self, n_rows: int, n_bytes: int) -> None:
+        """Room for the worst case that every cell of a block is new."""
         from crowdprism.annotation_kernels import RECORD_WORDS, rehash
 
         needed = int(self.state[0]) + n_rows * (RECORD_WORDS + 1) + n_bytes // 8
@@ -133,82 +119,56 @@ class NotPlainError(Exception):
     """The table needs the general reader."""
 
 
-@dataclass
-class Cells:
-    """Where the cells of a block stand, and their hashes: (role, row)."""
-
-    starts: NDArray[np.int32]
-    lengths: NDArray[np.int32]
-    hashes: NDArray[np.uint64]
-    n_rows: int = 0
-
-    @classmethod
-    def empty(cls, max_rows: int) -> Cells:
-        """Room for a number of rows."""
-        shape = (3, max_rows)
-        return cls(np.empty(shape, np.int32), np.empty(shape, np.int32), np.empty(shape, np.uint64))
-
-
 def read_plain(
     path: Path, *, packing: str, delimiter: str, columns: list[str], roles: dict[str, str]
 ) -> Annotations | None:
     """Read a plain long table; None if it is not plain after all. `roles` names the three columns."""
-    role_of_column = np.full(len(columns), -1, dtype=np.int64)
-    for role, name in enumerate(("item", "annotator", "label")):
-        role_of_column[columns.index(roles[name])] = role
+    tables = {role: NameTable() for role in REQUIRED}
+    places = {role: columns.index(roles[role]) for role in REQUIRED}
+
+    def encode(wanted: tuple[str, ...]) -> list[NDArray[np.int32]]:
+        return encode_columns(
+            lambda: opened(path, packing), ord(delimiter), len(columns), {tables[role]: places[role] for role in wanted}
+        )
+
     try:
-        tables, codes = encode_file(path, packing, ord(delimiter), role_of_column)
-        return finished(tables, codes)
+        with ThreadPoolExecutor(N_THREADS) as pool:
+            # The many items are the work of one thread, annotators and labels of the other; each reads for itself.
+            (item,), (annotator, label) = pool.map(encode, [("item",), ("annotator", "label")])
+        return finished(list(tables.values()), [item, annotator, label])
     except (NotPlainError, UnicodeDecodeError, EOFError, OSError, zlib.error):
         return None
 
 
-def encode_file(
-    path: Path, packing: str, delimiter: int, role_of_column: NDArray[np.int64]
-) -> tuple[list[NameTable], list[list[NDArray[np.int32]]]]:
-    """Read block by block and turn every cell into the code of its text."""
-    tables = [NameTable() for _ in range(3)]
-    codes: list[list[NDArray[np.int32]]] = [[], [], []]
-    parts = [Cells.empty(BLOCK_BYTES // MIN_ROW_BYTES) for _ in range(N_THREADS)]
-    with opened(path, packing) as file, ThreadPoolExecutor(N_THREADS) as pool:
+def encode_columns(
+    open_file: Callable[[], Any], delimiter: int, n_columns: int, place_of: dict[NameTable, int]
+) -> list[NDArray[np.int32]]:
+    """Read block by block and turn every cell of one or two columns into the code of its text."""
+    from crowdprism.annotation_kernels import encode_lines
+
+    tables = list(place_of)
+    role_of_column = np.full(n_columns, -1, dtype=np.int64)
+    role_of_column[list(place_of.values())] = np.arange(len(tables))
+    blocks_of_codes: list[list[NDArray[np.int32]]] = [[] for _ in tables]
+    with open_file() as file:
         skip_header(file)
-        for buffer, cuts in blocks(file):
-            scans = [
-                pool.submit(scan, buffer, cuts[part], cuts[part + 1], delimiter, role_of_column, parts[part])
-                for part in range(N_THREADS)
-            ]
-            for one in scans:
-                one.result()
-            # Each table belongs to one thread: the many items to one, annotators and labels to the other.
-            for work in [pool.submit(encode_roles, buffer, parts, tables, roles) for roles in ((0,), (1, 2))]:
-                for role, found in work.result():
-                    codes[role].append(found)
-    return tables, codes
+        for buffer, end in blocks(file):
+            max_rows = end // n_columns + 2  # each cell, even an empty one, is followed by a delimiter or the end
+            codes = [np.empty(max_rows, dtype=np.int32) for _ in tables]
+            for table in tables:
+                table.make_room(max_rows, end)
+            parts = [(table.slots, table.words, table.state, out) for table, out in zip(tables, codes, strict=True)]
+            n_rows = encode_lines(buffer, end, delimiter, role_of_column, parts[0], parts[-1], len(parts))
+            if n_rows < 0:
+                raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
+            for kept, out in zip(blocks_of_codes, codes, strict=True):
+                kept.append(out[:n_rows].copy())
+    return [np.concatenate(kept) if kept else np.empty(0, dtype=np.int32) for kept in blocks_of_codes]
 
 
 def opened(path: Path, packing: str) -> Any:
     """The file as unpacked bytes."""
     return gzip.open(path, "rb") if packing == "gzip" else open(path, "rb", buffering=0)
-
-
-def scan(
-    buffer: NDArray[np.uint8], begin: int, end: int, delimiter: int, role_of_column: NDArray[np.int64], cells: Cells
-) -> None:
-    """Find the cells of a part of a block."""
-    from crowdprism.annotation_kernels import scan_rows
-
-    cells.n_rows = int(
-        scan_rows(buffer, begin, end, delimiter, role_of_column, cells.starts, cells.lengths, cells.hashes)
-    )
-    if cells.n_rows < 0:
-        raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
-
-
-def encode_roles(
-    buffer: NDArray[np.uint8], parts: list[Cells], tables: list[NameTable], roles: tuple[int, ...]
-) -> list[tuple[int, NDArray[np.int32]]]:
-    """Codes of some columns of a block."""
-    return [(role, tables[role].encode(buffer, cells, role)) for role in roles for cells in parts if cells.n_rows]
 
 
 def skip_header(file: Any) -> None:
@@ -220,8 +180,8 @@ def skip_header(file: Any) -> None:
     file.seek(end + 1)
 
 
-def blocks(file: Any) -> Iterator[tuple[NDArray[np.uint8], list[int]]]:
-    """Whole lines in one buffer that is used again, with the places that cut it into a part per thread."""
+def blocks(file: Any) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Whole lines, up to the place given, in one buffer that is used again."""
     buffer: NDArray[np.uint8] = np.zeros(BLOCK_BYTES + WORD_BYTES, dtype=np.uint8)
     view = memoryview(buffer)[:BLOCK_BYTES]  # type: ignore[arg-type]
     held = 0
@@ -231,8 +191,7 @@ def blocks(file: Any) -> Iterator[tuple[NDArray[np.uint8], list[int]]]:
         if not filled:
             return
         end = filled if not n_read else line_end(buffer, filled)
-        cuts = [line_end(buffer, end * part // N_THREADS) for part in range(N_THREADS)]
-        yield buffer, [*cuts, end]
+        yield buffer, end
         if not n_read:
             return
         held = filled - end
@@ -248,9 +207,10 @@ def line_end(buffer: NDArray[np.uint8], before: int) -> int:
     return low + found + 1
 
 
-def finished(tables: list[NameTable], codes: list[list[NDArray[np.int32]]]) -> Annotations | None:
+def finished(tables: list[NameTable], codes: list[NDArray[np.int32]]) -> Annotations | None:
     """Order names and rows."""
-    if not codes[0]:
+    item, annotator, label = codes
+    if not len(item):
         return None
     stored = [table.names() for table in tables]
     orders = [names.order() for names in stored]
@@ -258,7 +218,6 @@ def finished(tables: list[NameTable], codes: list[list[NDArray[np.int32]]]) -> A
     n_classes = len(ranks[2])
     if n_classes < 2:
         return None
-    item, annotator, label = (np.concatenate(codes.pop(0)) for _ in range(3))
     with ThreadPoolExecutor(1) as pool:
         # Python makes the names while compiled code, which needs no interpreter, sorts the rows.
         rows = pool.submit(
