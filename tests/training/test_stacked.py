@@ -80,6 +80,8 @@ def test_models_in_a_stack_end_where_they_end_alone(
         (replace(SETTINGS, seed=2, weight_decay=1e-2), 0.2),
         (replace(SETTINGS, seed=2, member=1), 0.2),
     ]
+    # Adam divides the rounding errors of a unit that is nearly dead by themselves, and a batch norm enlarges them.
+    close = 5e-3 if batch_norm else 2e-5
     options = None if batch_norm else {"hidden": (8,), "dropout": 0.0}
 
     def make():
@@ -94,8 +96,8 @@ def test_models_in_a_stack_end_where_they_end_alone(
     for stacked, single in zip(together, alone, strict=True):
         Trainer(single.network, single.head, items, flat, single.settings).run()
         with torch.no_grad():
-            assert torch.allclose(stacked.network(features), single.network(features), atol=1e-4)
-        assert torch.allclose(stacked.head.confusions(), single.head.confusions(), atol=1e-4)
+            assert torch.allclose(stacked.network(features), single.network(features), atol=close)
+        assert torch.allclose(stacked.head.confusions(), single.head.confusions(), atol=close)
 
 
 def test_each_model_keeps_its_own_best_epoch(data) -> None:
