@@ -1,0 +1,203 @@
+"""Do probabilities mean what they say? Calibration against gold, and temperature scaling without gold."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.errors import InvalidParameterError
+from crowdprism.fit_result import FitResult
+
+FloatArray = NDArray[np.float64]
+
+N_BINS = 15
+TEMPERATURES = (0.05, 20.0)
+FLOOR = 1e-12
+
+
+@dataclass(frozen=True)
+class ReliabilityCurve:
+    """Confidence against accuracy in bins of equal width; empty bins are NaN.
+
+    Attributes
+    ----------
+    edges
+        (n_bins + 1,)
+    confidence, accuracy
+        (n_bins,) means within each bin.
+    count
+        (n_bins,) items in each bin.
+    """
+
+    edges: FloatArray
+    confidence: FloatArray
+    accuracy: FloatArray
+    count: NDArray[np.int64]
+
+    @property
+    def expected_calibration_error(self) -> float:
+        """Mean absolute gap between confidence and accuracy, weighted by items (ECE)."""
+        gap = np.nan_to_num(np.abs(self.confidence - self.accuracy))
+        return float((gap * self.count).sum() / max(self.count.sum(), 1))
+
+
+def reliability_curve(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_BINS) -> ReliabilityCurve:
+    """Compare the largest probability of each item with how often that class is the true one.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([[0.8, 0.2]] * 5, [0, 0, 0, 0, 1])
+    >>> round(curve.expected_calibration_error, 6)
+    0.0
+    """
+    shares, truth = checked(class_probabilities, true_classes)
+    confidence, right = shares.max(axis=1), shares.argmax(axis=1) == truth
+    edges = np.linspace(0, 1, n_bins + 1)
+    # The right edge belongs to a bin, so that a confidence of exactly one is counted.
+    place = np.clip(np.ceil(confidence * n_bins).astype(int) - 1, 0, n_bins - 1)
+    count = np.bincount(place, minlength=n_bins)
+    filled = np.where(count > 0, count, np.nan)
+    return ReliabilityCurve(
+        edges=edges,
+        confidence=np.bincount(place, confidence, n_bins) / filled,
+        accuracy=np.bincount(place, right, n_bins) / filled,
+        count=count,
+    )
+
+
+def brier_score(class_probabilities: Any, true_classes: Any) -> float:
+    """Mean squared distance between probabilities and the one-hot truth, 0 to 2.
+
+    Examples
+    --------
+    >>> brier_score([[1.0, 0.0], [0.5, 0.5]], [0, 1])
+    0.25
+    """
+    shares, truth = checked(class_probabilities, true_classes)
+    right = shares[np.arange(len(truth)), truth]
+    return float(np.mean(np.square(shares).sum(axis=1) - 2 * right + 1))
+
+
+def checked(class_probabilities: Any, true_classes: Any) -> tuple[FloatArray, NDArray[np.int64]]:
+    """Probabilities and true classes of equal length, those with masked truth left out."""
+    shares = np.asarray(class_probabilities, dtype=float)
+    if shares.ndim != 2 or len(shares) != len(true_classes):
+        raise InvalidParameterError(
+            f"Calibration compares (n_items, n_classes) probabilities with one class each; got {shares.shape} "
+            f"and {len(true_classes)} classes."
+        )
+    known = ~np.ma.getmaskarray(true_classes) if isinstance(true_classes, np.ma.MaskedArray) else slice(None)
+    truth = np.asarray(np.ma.getdata(true_classes), dtype=np.int64)[known]
+    if not len(truth):
+        raise InvalidParameterError("No item has a known true class; calibration against gold needs some.")
+    return shares[known], truth
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Calibration of class probabilities against gold."""
+
+    expected_calibration_error: float
+    brier_score: float
+    accuracy: float
+    mean_confidence: float
+    n_items: int
+    curve: ReliabilityCurve
+
+    def __str__(self) -> str:
+        lean = "too sure" if self.mean_confidence > self.accuracy else "not sure enough"
+        return (
+            f"calibration error {self.expected_calibration_error:.3f}, Brier score {self.brier_score:.3f}; on average "
+            f"{abs(self.mean_confidence - self.accuracy):.3f} {lean} ({self.n_items} items with gold)"
+        )
+
+
+def calibration(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_BINS) -> Calibration:
+    """Calibration error, Brier score and reliability curve of class probabilities.
+
+    Parameters
+    ----------
+    class_probabilities
+        (n_items, n_classes), such as `result.class_probabilities` or a classifier's `predict_proba`.
+    true_classes
+        (n_items,) class positions, such as `annotations.gold`; masked ones are left out.
+
+    Examples
+    --------
+    >>> print(calibration([[0.9, 0.1]] * 10, [0] * 9 + [1]))
+    calibration error 0.000, Brier score 0.180; on average 0.000 not sure enough (10 items with gold)
+    """
+    shares, truth = checked(class_probabilities, true_classes)
+    curve = reliability_curve(shares, truth, n_bins=n_bins)
+    return Calibration(
+        expected_calibration_error=curve.expected_calibration_error,
+        brier_score=brier_score(shares, truth),
+        accuracy=float(np.mean(shares.argmax(axis=1) == truth)),
+        mean_confidence=float(shares.max(axis=1).mean()),
+        n_items=len(truth),
+        curve=curve,
+    )
+
+
+def with_temperature(class_probabilities: Any, temperature: float) -> FloatArray:
+    """Sharpen (below 1) or soften (above 1) probabilities: p^(1/T), made to sum to one.
+
+    Examples
+    --------
+    >>> with_temperature([[0.8, 0.2]], 2.0).round(3).tolist()
+    [[0.667, 0.333]]
+    """
+    log = np.log(np.maximum(np.asarray(class_probabilities, dtype=float), FLOOR)) / temperature
+    shares: FloatArray = np.exp(log - log.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Temperature:
+    """Temperature found on held-out annotations, and their mean log likelihood before and after."""
+
+    value: float
+    before: float
+    after: float
+
+
+def fit_temperature(class_probabilities: Any, confusions: Any, held_out: Annotations) -> Temperature:
+    """The temperature of class probabilities that explains annotations best which the model did not see.
+
+    No gold is needed: a label's probability is the class probabilities seen through the annotator's confusion.
+
+    Parameters
+    ----------
+    class_probabilities
+        (n_items, n_classes) in the order of `held_out.items`.
+    confusions
+        (n_annotators, true class, given label) in the order of `held_out.annotators`.
+    held_out
+        Annotations left out of training, as from `Annotations.split_annotations`.
+    """
+    from scipy.optimize import minimize_scalar
+
+    seen_through = np.asarray(confusions, dtype=float)[held_out.annotator, :, held_out.label]
+    if not len(seen_through):
+        raise InvalidParameterError("No annotation was held out; split some off with Annotations.split_annotations.")
+    shares = np.asarray(class_probabilities, dtype=float)
+
+    def mean_log_likelihood(temperature: float) -> float:
+        mixed = (with_temperature(shares, temperature)[held_out.item] * seen_through).sum(axis=1)
+        return float(np.log(np.maximum(mixed, FLOOR)).mean())
+
+    found = minimize_scalar(
+        lambda log: -mean_log_likelihood(float(np.exp(log))), bounds=np.log(TEMPERATURES), method="bounded"
+    )
+    return Temperature(float(np.exp(found.x)), mean_log_likelihood(1.0), -float(found.fun))
+
+
+def calibration_of(result: FitResult, annotations: Annotations) -> Calibration:
+    """Calibration of a result's class probabilities against the annotations' gold."""
+    if annotations.gold is None:
+        raise InvalidParameterError("These annotations have no gold; calibration needs some true classes.")
+    return calibration(result.class_probabilities, annotations.gold)
