@@ -1,4 +1,4 @@
-"""Time and memory of reading a long CSV beside the bare read of the table engine, written to results/read_annotations.json.
+"""Time and memory of reading a long CSV beside the table engine's bare read; see results/read_annotations.json.
 
     python benchmarks/read_annotations.py [--rows 10000000] [--runs 3] [--folder FOLDER]
 
@@ -81,7 +81,7 @@ def measure_ours(path: str) -> dict[str, Any]:
 
 
 def measure_slices(path: str) -> dict[str, Any]:
-    """Ten thousand random slices of 128 items, and one indexing call over the same items; three of each, interleaved."""
+    """Ten thousand random slices of 128 items, and one indexing call over the same items, interleaved."""
     from crowdprism.readers import read_annotations
 
     a = read_annotations(path)

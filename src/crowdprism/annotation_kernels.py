@@ -206,26 +206,44 @@ def code_cells(
 
 
 @compiled
+def has_room(slots: np.ndarray, words: np.ndarray, state: np.ndarray, lengths: np.ndarray) -> bool:
+    """Tell whether a table can take these cells even if all are new, and stays at most two thirds full."""
+    needed = len(lengths) * (RECORD_WORDS + 1)
+    for length in lengths:
+        needed += length // 8
+    return state[0] + needed <= len(words) and 3 * (state[1] + len(lengths)) <= 2 * len(slots)
+
+
+@compiled
 def encode_lines(
     buffer: np.ndarray,
+    begin: int,
     end: int,
     delimiter: int,
     role_of_column: np.ndarray,  # (column,) 0 or 1 for the columns wanted, else -1
     first: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],  # slots, words, state and codes of the first column
     second: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],  # the same of the second
     n_wanted: int,
-) -> int:
-    """Encode one or two columns of whole lines, a few rows at a time so that all stays in the fastest memory."""
+    done: int,
+) -> tuple[int, int]:
+    """Encode one or two columns of whole lines, a few rows at a time so that all stays in the fastest memory.
+
+    Returns the number of rows done in this block and the place reached: less than `end` where a table is full, and
+    NOT_PLAIN for rows at anything unusual.
+    """
     starts = np.empty((2, AHEAD), dtype=np.int32)
     lengths = np.empty((2, AHEAD), dtype=np.int32)
     hashes = np.empty((2, AHEAD), dtype=np.uint64)
     touched = np.empty(AHEAD, dtype=np.uint64)
-    done = 0
-    place = 0
+    place = begin
     while place < end:
-        count, place = scan_rows(buffer, place, end, delimiter, role_of_column, starts, lengths, hashes)
+        count, after = scan_rows(buffer, place, end, delimiter, role_of_column, starts, lengths, hashes)
         if count < 0:
-            return NOT_PLAIN
+            return NOT_PLAIN, place
+        for role in range(n_wanted):
+            slots, words, state, codes = first if role == 0 else second
+            if not has_room(slots, words, state, lengths[role, :count]):
+                return done, place
         for role in range(n_wanted):
             slots, words, state, codes = first if role == 0 else second
             code_cells(
@@ -240,7 +258,8 @@ def encode_lines(
                 codes[done : done + count],
             )
         done += count
-    return done
+        place = after
+    return done, place
 
 
 @compiled
@@ -278,6 +297,22 @@ def join_names(
         code += 1
         place += RECORD_WORDS + (length + 7) // 8
     return out
+
+
+@compiled
+def join_ordered(joined: np.ndarray, lengths: np.ndarray, order: np.ndarray, out: np.ndarray) -> None:
+    """Write names that stand a line each in another order."""
+    places = np.empty(len(lengths), dtype=np.int64)
+    place = 0
+    for code in range(len(lengths)):
+        places[code] = place
+        place += lengths[code] + 1
+    place = 0
+    for code in order:
+        begin = places[code]
+        for byte in range(lengths[code] + 1):
+            out[place] = joined[begin + byte]
+            place += 1
 
 
 @compiled

@@ -36,26 +36,22 @@ class NameTable:
     """Texts seen so far and their codes, in order of appearance."""
 
     def __init__(self) -> None:
-        self.slots: NDArray[np.uint64] = np.zeros(1 << 12, dtype=np.uint64)
-        self.words: NDArray[np.uint64] = np.empty(1 << 12, dtype=np.uint64)
+        self.slots: NDArray[np.uint64] = np.zeros(1 << 14, dtype=np.uint64)
+        self.words: NDArray[np.uint64] = np.empty(1 << 14, dtype=np.uint64)
         self.words[0] = 0
         self.state = np.array([1, 0, 0])  # words used, names known, and a place for the kernel's own sum
 
-    def make_room(self, n_rows: int, n_bytes: int) -> None:
-        """Room for the worst case that every cell of a block is new."""
-        from crowdprism.annotation_kernels import RECORD_WORDS, rehash
+    def make_room(self, n_bytes: int) -> None:
+        """Room for as many names again, and for the names in some bytes."""
+        from crowdprism.annotation_kernels import AHEAD, RECORD_WORDS, rehash
 
-        needed = int(self.state[0]) + n_rows * (RECORD_WORDS + 1) + n_bytes // 8
-        if needed > len(self.words):
-            words: NDArray[np.uint64] = np.empty(max(needed, 2 * len(self.words)), dtype=np.uint64)
-            words[: self.state[0]] = self.words[: self.state[0]]
-            self.words = words
-        size = len(self.slots)
-        while size < 3 * (int(self.state[1]) + n_rows) // 2:
-            size *= 2
-        if size > len(self.slots):
-            self.slots = np.zeros(size, dtype=np.uint64)
-            rehash(self.words, int(self.state[0]), self.slots)
+        used, n_names = int(self.state[0]), int(self.state[1])
+        words: NDArray[np.uint64] = np.empty(2 * used + AHEAD * (RECORD_WORDS + 1) + n_bytes // 8, dtype=np.uint64)
+        words[:used] = self.words[:used]
+        self.words = words
+        if 3 * (n_names + AHEAD) > 2 * len(self.slots):
+            self.slots = np.zeros(4 * len(self.slots), dtype=np.uint64)
+            rehash(self.words, used, self.slots)
 
     def names(self) -> StoredNames:
         """The names in order of their codes; the table itself is given up."""
@@ -101,16 +97,19 @@ class StoredNames:
 
     def in_order(self, order: NDArray[np.int64]) -> NameArray:
         """The names as the container keeps them. Raises where they are missing or not UTF-8."""
+        from crowdprism.annotation_kernels import join_ordered
+
         if self.numbers is not None:
             return name_array(self.numbers[order])
-        texts = self.texts()
+        ordered = np.empty_like(self.joined)  # bytes are quicker to put in order than Python's texts
+        join_ordered(self.joined, self.lengths, order, ordered)
+        texts = ordered[:-1].tobytes().decode().split("\n")
         if self.lengths.min() <= LONGEST_MARKER and any(
             len(text) <= LONGEST_MARKER and text.strip().lower() in MISSING_LABELS for text in texts
         ):
             raise NotPlainError("a cell is missing")
         names = np.empty(len(texts), dtype=object)
         names[:] = texts
-        names = names[order]
         names.flags.writeable = False
         return names
 
@@ -155,12 +154,18 @@ def encode_columns(
         for buffer, end in blocks(file):
             max_rows = end // n_columns + 2  # each cell, even an empty one, is followed by a delimiter or the end
             codes = [np.empty(max_rows, dtype=np.int32) for _ in tables]
-            for table in tables:
-                table.make_room(max_rows, end)
-            parts = [(table.slots, table.words, table.state, out) for table, out in zip(tables, codes, strict=True)]
-            n_rows = encode_lines(buffer, end, delimiter, role_of_column, parts[0], parts[-1], len(parts))
-            if n_rows < 0:
-                raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
+            n_rows = place = 0
+            while place < end:
+                parts = [(table.slots, table.words, table.state, out) for table, out in zip(tables, codes, strict=True)]
+                before = place
+                n_rows, place = encode_lines(
+                    buffer, place, end, delimiter, role_of_column, parts[0], parts[-1], len(parts), n_rows
+                )
+                if n_rows < 0:
+                    raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
+                if place < end:
+                    for table in tables:
+                        table.make_room(end - before)
             for kept, out in zip(blocks_of_codes, codes, strict=True):
                 kept.append(out[:n_rows].copy())
     return [np.concatenate(kept) if kept else np.empty(0, dtype=np.int32) for kept in blocks_of_codes]
