@@ -30,8 +30,8 @@ class TargetHead(CrowdHead):
         super().__init__()
         self.targets: Tensor
         self.known_confusions: Tensor | None
-        self.register_buffer("targets", targets.float())
-        self.register_buffer("known_confusions", None if confusions is None else confusions.float())
+        self.register_buffer("targets", targets.float().clone())  # methods write into them
+        self.register_buffer("known_confusions", None if confusions is None else confusions.float().clone())
         self.used = None if used is None else used.cpu().numpy()
 
     @property

@@ -1,0 +1,83 @@
+"""AggNet's E and M steps against the aggregator and slow loops."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from crowdprism.classifiers import AggNet, TwoStage
+from crowdprism.classifiers.aggnet import ExpectationHead
+from crowdprism.confusion import confusion_counts, normalize_rows
+from crowdprism.networks import EpochView
+
+SMALL: dict[str, Any] = {"epochs": 6, "network_options": {"hidden": (16,)}, "learning_rate": 0.01}
+
+
+def view_of(crowd: Any, log_class_probs: torch.Tensor, epoch: int = 0) -> EpochView:
+    batch = crowd.batch()
+    return EpochView(
+        epoch, batch.item, batch.annotator, batch.label, None, torch.nn.Identity(), lambda: log_class_probs
+    )
+
+
+def head_of(crowd: Any, confusions: torch.Tensor, **options: Any) -> ExpectationHead:
+    votes = torch.full((len(crowd.truth), 3), 1 / 3)
+    chosen = {"epochs_per_round": 1, "smoothing": 0.0, "smallest": 1e-6} | options
+    return ExpectationHead(votes, torch.ones(len(votes), dtype=torch.bool), confusions, **chosen)
+
+
+def test_one_round_equals_the_formulas_item_by_item(crowd: Any) -> None:
+    confusions = torch.softmax(2 * torch.eye(3).expand(5, -1, -1), dim=2)
+    head = head_of(crowd, confusions)
+    log_probs = crowd.log_class_probs()
+    head.end_epoch(view_of(crowd, log_probs))
+    batch = crowd.batch()
+    posterior = log_probs.exp().double().clone()
+    for item, annotator, label in zip(batch.item, batch.annotator, batch.label, strict=True):
+        posterior[item] *= confusions[annotator, :, label]
+    posterior /= posterior.sum(dim=1, keepdim=True)
+    assert torch.allclose(head.targets.double(), posterior, atol=1e-6)
+    counted = normalize_rows(confusion_counts(crowd.annotations, posterior.numpy()))
+    assert np.allclose(head.confusions().numpy(), counted, atol=1e-5)  # type: ignore[union-attr]
+
+
+def test_targets_stay_between_rounds(crowd: Any) -> None:
+    head = head_of(crowd, torch.softmax(torch.eye(3).expand(5, -1, -1), dim=2), epochs_per_round=2)
+    before = head.targets.clone()
+    head.end_epoch(view_of(crowd, crowd.log_class_probs(), epoch=0))
+    assert torch.equal(head.targets, before)
+    head.end_epoch(view_of(crowd, crowd.log_class_probs(), epoch=1))
+    assert not torch.equal(head.targets, before)
+
+
+def test_an_overconfident_network_does_not_silence_the_annotators(crowd: Any) -> None:
+    sure = torch.log_softmax(1000 * torch.eye(3)[torch.zeros(len(crowd.truth), dtype=torch.long)], dim=1)
+    confusions = torch.full((5, 3, 3), 5e-5)
+    confusions[:, torch.arange(3), torch.arange(3)] = 1 - 1e-4
+    head = head_of(crowd, confusions, smallest=1e-3)
+    head.end_epoch(view_of(crowd, sure))
+    both_say_two = np.flatnonzero(
+        [set(crowd.annotations.label[crowd.annotations.item == n]) == {2} for n in range(len(crowd.truth))]
+    )
+    assert bool((head.targets[both_say_two].argmax(dim=1) == 2).all())
+
+
+def test_on_perfect_labels_it_is_plain_training(perfect_crowd: Any) -> None:
+    crowd = perfect_crowd
+    model = AggNet(smoothing=0.0, smallest=1e-9, **SMALL).fit(crowd.features, crowd.annotations)
+    plain = TwoStage(**SMALL).fit(crowd.features, crowd.annotations)
+    assert np.allclose(model.predict_proba(crowd.features), plain.predict_proba(crowd.features), atol=1e-4)
+
+
+def test_the_posterior_of_the_result_is_an_e_step(crowd: Any) -> None:
+    model = AggNet(**SMALL).fit(crowd.features, crowd.annotations)
+    probs = model.predict_proba(crowd.features)
+    expected = probs.copy()
+    a = crowd.annotations
+    for item, annotator, label in zip(a.item, a.annotator, a.label, strict=True):
+        expected[item] *= model.confusions_[annotator, :, label]
+    expected /= expected.sum(axis=1, keepdims=True)
+    assert model.result_.class_probabilities == pytest.approx(expected, abs=1e-5)

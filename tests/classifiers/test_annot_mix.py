@@ -1,0 +1,89 @@
+"""annot-mix: mixing of triples and its reductions."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from crowdprism.classifiers import AnnotMix
+from crowdprism.classifiers.annot_mix import AnnotatorMixHead
+from crowdprism.errors import InvalidParameterError
+from crowdprism.networks import coupled_cross_entropy, diagonal_confusions, log_columns
+from crowdprism.networks.embedding import EmbeddingTap
+
+SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}}
+
+
+def make_head(alpha: float = 1.0, n_annotators: int = 5) -> tuple[AnnotatorMixHead, torch.nn.Module]:
+    network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    head = AnnotatorMixHead(EmbeddingTap(network), n_annotators, 3, alpha=alpha, start_diagonal=0.9, seed=0, member=0)
+    return head.eval(), network  # without dropout and batch statistics
+
+
+def test_with_mixing_off_a_batch_stays_as_it_is(crowd: Any) -> None:
+    head, _ = make_head(alpha=0.0)
+    batch = crowd.batch()
+    assert head.transform(batch, np.random.default_rng(0)) is batch
+
+
+def test_shares_of_one_are_the_loss_without_mixing(crowd: Any) -> None:
+    head, network = make_head()
+    plain_batch = crowd.batch()
+    plain = head.loss(torch.log_softmax(network(plain_batch.features), dim=1), plain_batch)
+    batch = head.transform(plain_batch, np.random.default_rng(0))
+    n = len(batch.label)
+    certain = replace(batch, share=torch.ones(n), features=plain_batch.features.index_select(0, plain_batch.item))
+    mixed = head.loss(torch.log_softmax(network(certain.features), dim=1), certain)
+    assert torch.allclose(plain, mixed, rtol=1e-5)
+
+
+def test_without_dependence_on_items_it_is_coupled_cross_entropy(crowd: Any) -> None:
+    head, network = make_head(alpha=0.0)
+    with torch.no_grad():
+        head.mixer[-1].weight.zero_()  # type: ignore[index]
+    batch = crowd.batch()
+    log_probs = torch.log_softmax(network(batch.features), dim=1)
+    columns = log_columns(diagonal_confusions(5, 3, 0.9).log(), batch.annotator, batch.label)
+    assert torch.allclose(head.loss(log_probs, batch), coupled_cross_entropy(log_probs, columns, batch.item), rtol=1e-5)
+    assert torch.allclose(head.confusions(), diagonal_confusions(5, 3, 0.9), atol=1e-5)
+
+
+def test_items_annotators_and_labels_are_mixed_by_the_same_share(crowd: Any) -> None:
+    head, _ = make_head()
+    before = crowd.batch()
+    batch = head.transform(before, np.random.default_rng(0))
+    rows = before.features.index_select(0, before.item)
+    for place in (0, 7):
+        share, partner = batch.share[place], batch.partner[place]  # type: ignore[index]
+        assert torch.allclose(batch.features[place], share * rows[place] + (1 - share) * rows[partner])
+    assert len(batch.features) == len(before.label)
+    assert bool(((batch.share >= 0) & (batch.share <= 1)).all())  # type: ignore[operator]
+
+
+def test_confusions_do_not_shape_the_network(crowd: Any) -> None:
+    head, network = make_head(alpha=0.0)
+    batch = crowd.batch()
+    log_probs = torch.log_softmax(network(batch.features), dim=1)
+    head.loss(log_probs.detach(), batch).backward()
+    assert all(parameter.grad is None for parameter in network.parameters())
+
+
+def test_a_batch_with_a_single_annotation_can_be_trained_on() -> None:
+    truth = np.arange(9) % 3
+    features = np.eye(3, dtype=np.float32)[truth]
+    model = AnnotMix(batch_size=1, **SMALL).fit(features, truth[:, None])
+    assert np.isfinite(model.predict_proba(features)).all()
+
+
+def test_the_network_is_left_without_hooks(crowd: Any) -> None:
+    model = AnnotMix(**SMALL).fit(crowd.features, crowd.annotations)
+    assert not any(part._forward_pre_hooks for part in model._members[0].network.modules())
+
+
+def test_two_kinds_of_mixing_at_once_are_refused(crowd: Any) -> None:
+    with pytest.raises(InvalidParameterError, match="alpha=0"):
+        AnnotMix(mixup=1.0).fit(crowd.features, crowd.annotations)
