@@ -37,8 +37,7 @@ def compiled(function: F) -> F:
     return cast(F, numba.njit(nogil=True, cache=True)(function))
 
 
-@intrinsic
-def load_word(typing_context: Any, array: Any, place: Any) -> Any:
+def _load_word(typing_context: Any, array: Any, place: Any) -> Any:
     """Eight bytes of a byte array from any place, as one number (the first byte lowest)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -50,8 +49,10 @@ def load_word(typing_context: Any, array: Any, place: Any) -> Any:
     return numba.types.uint64(array, numba.types.int64), generate
 
 
-@intrinsic
-def trailing_zeros(typing_context: Any, value: Any) -> Any:
+load_word: Any = intrinsic(_load_word)
+
+
+def _trailing_zeros(typing_context: Any, value: Any) -> Any:
     """Number of zero bits below the lowest one."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -60,20 +61,23 @@ def trailing_zeros(typing_context: Any, value: Any) -> Any:
     return numba.types.uint64(numba.types.uint64), generate
 
 
+trailing_zeros: Any = intrinsic(_trailing_zeros)
+
+
 @compiled
-def zero_bytes(word: np.uint64) -> np.uint64:
+def zero_bytes(word: Any) -> Any:
     """A word whose lowest set bit marks the lowest byte that is zero; 0 if none is."""
     return (word - ONES) & ~word & HIGHS
 
 
 @compiled
-def first_bytes(word: np.uint64, count: int) -> np.uint64:
+def first_bytes(word: Any, count: Any) -> Any:
     """The lowest bytes of a word, zeros above."""
     return word if count >= 8 else word & ((np.uint64(1) << np.uint64(8 * count)) - np.uint64(1))
 
 
 @compiled
-def hash_bytes(buffer: np.ndarray, start: int, length: int) -> np.uint64:
+def hash_bytes(buffer: np.ndarray, start: int, length: int) -> Any:
     """Hash some bytes, eight at a time."""
     value = np.uint64(length) * MIX
     for done in range(0, length, 8):
@@ -100,7 +104,7 @@ def scan_rows(
     n_columns = len(role_of_column)
     delimiters = np.uint64(delimiter) * ONES
     row = 0
-    place = begin
+    place: Any = begin
     while place < end and row < starts.shape[1]:
         if buffer[place] == NEWLINE:
             place += 1
@@ -206,7 +210,7 @@ def code_cells(
 
 
 @compiled
-def has_room(slots: np.ndarray, words: np.ndarray, state: np.ndarray, lengths: np.ndarray) -> bool:
+def has_room(slots: np.ndarray, words: np.ndarray, state: np.ndarray, lengths: np.ndarray) -> Any:
     """Tell whether a table can take these cells even if all are new, and stays at most two thirds full."""
     needed = len(lengths) * (RECORD_WORDS + 1)
     for length in lengths:
@@ -266,7 +270,7 @@ def encode_lines(
 def rehash(words: np.ndarray, used: int, slots: np.ndarray) -> None:
     """Enter every stored name into a new, larger table."""
     mask = np.uint64(len(slots) - 1)
-    place = FIRST_PLACE
+    place: Any = FIRST_PLACE
     while place < used:
         value = words[place + 1]
         slot = value & mask
@@ -281,7 +285,7 @@ def join_names(
     words: np.ndarray, store: np.ndarray, used: int, joined: np.ndarray, lengths: np.ndarray, counts: np.ndarray
 ) -> int:
     """Write the stored names in the order of their codes, a line each; return the number of bytes."""
-    place = FIRST_PLACE
+    place: Any = FIRST_PLACE
     out = 0
     code = 0
     while place < used:
@@ -316,7 +320,7 @@ def join_ordered(joined: np.ndarray, lengths: np.ndarray, order: np.ndarray, out
 
 
 @compiled
-def common_prefix(joined: np.ndarray, lengths: np.ndarray) -> int:
+def common_prefix(joined: np.ndarray, lengths: np.ndarray) -> Any:
     """Number of bytes with which all names begin."""
     prefix = lengths[0]
     place = 0
