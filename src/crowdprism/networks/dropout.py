@@ -24,8 +24,13 @@ class Dropout(nn.Module):
         """(any shape) -> the same shape."""
         if not self.training or self.share == 0:
             return inputs
-        # A comparison of uniform draws is several times faster on a CPU than bernoulli_.
-        kept = torch.rand(inputs.shape, generator=self.generator, device=inputs.device) >= self.share
+        # Four 16-bit draws from each random integer: a third of the time of uniform floats, and dropout is among the
+        # dearest parts of a small network's step. The share is rounded to 1/65536.
+        words = torch.randint(
+            -(2**63), 2**63 - 1, (-(-inputs.numel() // 4),), generator=self.generator, device=inputs.device
+        )
+        draws = words.view(torch.int16)[: inputs.numel()].view(inputs.shape)
+        kept = draws >= round(self.share * 2**16) - 2**15
         return inputs * kept * (1.0 / (1.0 - self.share))
 
     def extra_repr(self) -> str:
