@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 
+SMALL_KEY_RANGE = 2**20
+
 
 def response_matrix(annotations: Annotations) -> Any:
     """Sparse (n_items, n_annotators * n_classes): the weight of each annotation in the column of its annotator
@@ -105,6 +107,16 @@ class CoLabels:
         return CoLabels(first[order], second[order], counts[order])
 
 
+def ranked(key: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The distinct keys in order, and the place of each key among them; by counting where few keys are possible."""
+    if n_keys <= max(4 * len(key), SMALL_KEY_RANGE):  # a pass over all possible keys is then cheaper than a sort
+        present = np.zeros(n_keys, dtype=bool)
+        present[key] = True
+        return np.flatnonzero(present), (np.cumsum(present) - 1)[key]
+    distinct, place = np.unique(key, return_inverse=True)
+    return distinct, place.reshape(-1)
+
+
 def co_label_entries(annotations: Annotations) -> CoLabelEntries:
     """Count what pairs of different annotators said of the same items.
 
@@ -124,11 +136,11 @@ def co_label_entries(annotations: Annotations) -> CoLabelEntries:
     second, second_label = np.divmod(products.coords[1].astype(np.int64), n_classes)
     upper = first < second
     key = first[upper] * n_annotators + second[upper]
-    pairs, pair = np.unique(key, return_inverse=True)
+    pairs, pair = ranked(key, n_annotators**2)
     return CoLabelEntries(
         first=pairs // max(n_annotators, 1),
         second=pairs % max(n_annotators, 1),
-        pair=pair.reshape(-1),
+        pair=pair,
         first_label=first_label[upper],
         second_label=second_label[upper],
         count=products.data[upper],

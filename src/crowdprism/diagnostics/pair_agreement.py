@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import CoLabelEntries, co_label_entries, response_matrix, sums_by
-from crowdprism.diagnostics.label_counts import beyond_chance, cells_by_item
+from crowdprism.co_labels import CoLabelEntries, co_label_entries, ranked, response_matrix, sums_by
+from crowdprism.diagnostics.label_counts import beyond_chance
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
 from crowdprism.names import NameArray, positions
 
@@ -247,15 +247,23 @@ def annotator_agreement(annotations: Annotations) -> AnnotatorAgreement:
 
 def compared_annotations(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """(n_annotations,) how many annotations of the item by others have the same label, and how many there are."""
-    key, count = cells_by_item(annotations)
-    own_key = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
-    same = count[np.searchsorted(key, own_key)]
+    key = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
+    cells, place = ranked(key, annotations.n_items * annotations.n_classes)
+    same = np.bincount(place, minlength=len(cells))[place]
     total = annotations.labels_per_item[annotations.item]
-    person = annotations.item.astype(np.int64) * max(annotations.n_annotators, 1) + annotations.annotator
-    if not (np.diff(person) == 0).any():  # sorted by item, then annotator: repeats would be neighbours
-        return same - 1, total - 1
-    _, place, own_total = np.unique(person, return_inverse=True, return_counts=True)
-    _, cell, own_same = np.unique(
-        place.reshape(-1) * annotations.n_classes + annotations.label, return_inverse=True, return_counts=True
-    )
-    return same - own_same[cell.reshape(-1)], total - own_total[place.reshape(-1)]
+    # Annotations are sorted by item, annotator and label, so an annotator's answers to an item are neighbours.
+    new_person = (np.diff(annotations.item, prepend=-1) != 0) | (np.diff(annotations.annotator, prepend=-1) != 0)
+    new_label = new_person | (np.diff(annotations.label.astype(np.int64), prepend=-1) != 0)
+    return same - run_lengths(new_label), total - run_lengths(new_person)
+
+
+def run_lengths(begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each position, the length of the run of neighbours that it belongs to; `begins` marks where runs begin.
+
+    Examples
+    --------
+    >>> run_lengths(np.array([True, True, False])).tolist()
+    [1, 2, 2]
+    """
+    lengths = np.diff(np.flatnonzero(begins), append=len(begins))
+    return np.repeat(lengths, lengths)
