@@ -10,6 +10,7 @@ from crowdprism.diagnostics.calibration import (
     brier_score,
     calibration,
     calibration_of,
+    fit_gold_temperature,
     fit_temperature,
     reliability_curve,
     with_temperature,
@@ -73,3 +74,9 @@ def test_held_out_annotations_find_the_temperature_without_gold(temperature: flo
     found = fit_temperature(with_temperature(shares, 1 / temperature), crowd, held_out)
     assert found.value == pytest.approx(temperature, rel=0.1)
     assert found.after >= found.before
+
+
+def test_gold_finds_how_much_too_sure_the_probabilities_are() -> None:
+    shares, truth = calibrated(4000, 3)
+    assert fit_gold_temperature(with_temperature(shares, 1 / 2.5), truth) == pytest.approx(2.5, rel=0.15)
+    assert fit_gold_temperature(with_temperature(shares, 2.0), truth) == pytest.approx(1.0, abs=0.01)

@@ -11,10 +11,12 @@ from crowdprism.cli.aggregate import aggregate
 from crowdprism.cli.convert import convert
 from crowdprism.cli.datasets import app as datasets
 from crowdprism.cli.demo import demo
+from crowdprism.cli.diagnose import diagnose
 from crowdprism.cli.info import info
 from crowdprism.cli.predict import predict
 from crowdprism.cli.report import report
 from crowdprism.cli.simulate import simulate
+from crowdprism.cli.suggest import suggest
 from crowdprism.cli.train import train
 
 app = typer.Typer(
@@ -54,6 +56,6 @@ def common(
         logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
-for command in (demo, aggregate, train, predict, info, convert, report, simulate):
+for command in (demo, aggregate, train, predict, info, diagnose, suggest, convert, report, simulate):
     app.command()(command)
 app.add_typer(datasets)

@@ -17,6 +17,7 @@ FloatArray = NDArray[np.float64]
 N_BINS = 15
 TEMPERATURES = (0.05, 20.0)
 FLOOR = 1e-12
+WRONG_GOLD_SHARE = 0.02  # of gold labels, taken to be wrong while a temperature is fitted to gold
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,23 @@ def fit_temperature(class_probabilities: Any, confusions: Any, held_out: Annotat
         lambda log: -mean_log_likelihood(float(np.exp(log))), bounds=np.log(TEMPERATURES), method="bounded"
     )
     return Temperature(float(np.exp(found.x)), mean_log_likelihood(1.0), -float(found.fun))
+
+
+def fit_gold_temperature(class_probabilities: Any, true_classes: Any) -> float:
+    """The temperature of at least 1 under which gold is most likely, some of the gold itself being wrong.
+
+    Probabilities of aggregators are often too sure: annotators err together on hard items.
+    """
+    from scipy.optimize import minimize_scalar
+
+    shares, truth = checked(class_probabilities, true_classes)
+    place = np.arange(len(truth))
+
+    def surprise(log: float) -> float:
+        right = with_temperature(shares, float(np.exp(log)))[place, truth]
+        return -float(np.log((1 - WRONG_GOLD_SHARE) * right + WRONG_GOLD_SHARE / shares.shape[1]).mean())
+
+    return float(np.exp(minimize_scalar(surprise, bounds=(0.0, np.log(TEMPERATURES[1])), method="bounded").x))
 
 
 def calibration_of(result: FitResult, annotations: Annotations) -> Calibration:

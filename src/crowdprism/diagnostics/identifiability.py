@@ -288,7 +288,7 @@ def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_
 
 def shown(test: Scattering) -> str:
     """The bracket of v as text."""
-    if 1 < test.v_high < 1.0005:
+    if 1 + 1e-6 < test.v_high < 1.0005:
         return f"= 1 + {test.v_high - 1:.0e}"
     if test.v_high - test.v_low <= 5e-4 or test.v_low == test.v_high:
         return f"= {test.v_low:.3f}"

@@ -10,11 +10,12 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.annotators import class_prior_of, entropy
+from crowdprism.diagnostics.calibration import WRONG_GOLD_SHARE, fit_gold_temperature, with_temperature
 from crowdprism.diagnostics.evidence import FloatArray, require_same_names
 from crowdprism.fit_result import FitResult
 from crowdprism.names import NameArray
 
-WRONG_GOLD = 0.05  # gold that is less probable than this is called likely mislabelled
+WRONG_GOLD = 0.05  # gold that is right with less probability than this is called likely mislabelled
 
 
 @dataclass(frozen=True)
@@ -33,9 +34,11 @@ class ItemReport:
         Share of its labels that are probably wrong, minus the share to expect from who labelled it: above zero the
         item is harder than its annotators' skill explains. NaN without annotations or confusions.
     gold_probability
-        Probability of the gold class; NaN without gold.
+        Probability that gold is right, gold itself counting as a witness who errs in 2 % of items; NaN without gold.
+        Class probabilities are first made less sure until they suit the gold as a whole
+        (`calibration.fit_gold_temperature`), or else every mistake of the fit would accuse gold.
     likely_mislabelled
-        Whether gold is less probable than 5 %.
+        Whether gold is right with a probability below 5 %.
     """
 
     items: NameArray
@@ -74,7 +77,11 @@ def item_report(result: FitResult, annotations: Annotations, *, wrong_gold: floa
     gold_probability = np.full(result.n_items, np.nan)
     if annotations.gold is not None:
         known = np.flatnonzero(~np.ma.getmaskarray(annotations.gold))
-        gold_probability[known] = shares[known, np.asarray(annotations.gold.data)[known]]
+        if len(known):
+            softened = with_temperature(shares, fit_gold_temperature(shares, annotations.gold))
+            right = softened[known, np.asarray(annotations.gold.data)[known]] * (1 - WRONG_GOLD_SHARE)
+            wrong = (1 - right / (1 - WRONG_GOLD_SHARE)) * WRONG_GOLD_SHARE / (result.n_classes - 1)
+            gold_probability[known] = right / (right + wrong)
     return ItemReport(
         items=result.items,
         classes=result.classes,
