@@ -10,7 +10,13 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import MAX_TABLE_BYTES, Cells, FloatArray, cells_of
 from crowdprism.aggregators.confusion_em import dense_counts, rows_to_one
 from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.expectation import Expectation, ExpectationStep, annotated_items, vote_shares_of
+from crowdprism.aggregators.expectation import (
+    USUAL_PASSES,
+    Expectation,
+    ExpectationStep,
+    annotated_items,
+    vote_shares_of,
+)
 from crowdprism.aggregators.variational_confusions import Priors, VariationalRun, expect, run_variational
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
@@ -86,7 +92,8 @@ class EBCC(Aggregator):
         self._check()
         columns = annotations.n_classes * self.n_subtypes
         cells = cells_of(annotations, columns=columns, method=type(self).__name__)
-        step = ExpectationStep(cells, columns=columns)
+        n_restarts = self.n_restarts if self.n_subtypes > 1 else 1
+        step = ExpectationStep(cells, columns=columns, passes=n_restarts * min(self.max_iter, USUAL_PASSES))
         priors = Priors(self.right_prior, self.wrong_prior, self.class_prior_count, self.subtype_prior_count)
         best, bounds = self._best_run(step, priors)
         notes: tuple[str, ...] = ()

@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
 
-# Loading numba and its cached kernels takes about a second, which the sparse products use for this many
-# multiplications (annotations x columns) over the usual number of iterations.
-COMPILE_ABOVE = 3_000_000
+# Loading numba and its cached kernels takes about half a second. The sparse products need about 4 ns per annotation,
+# column and pass, so beyond this many of them the compiled way ends first.
+COMPILE_ABOVE = 100_000_000
+USUAL_PASSES = 30
 FLOOR = 1e-30  # smallest probability in a product: eight of them do not underflow, and none changes a result
 TIE = 1e-9  # relative difference below which two classes are equally probable in a hard step
 
@@ -53,6 +54,8 @@ class ExpectationStep:
         The annotations.
     columns
         Number of latent classes: `n_classes`, or more where a class has subtypes.
+    passes
+        How many steps the method expects to take, which decides together with the size whether compiling pays.
     compiled
         Use the kernels (True), sparse products (False), or decide by size (None).
 
@@ -67,10 +70,18 @@ class ExpectationStep:
     [[0.988, 0.012], [0.1, 0.9]]
     """
 
-    def __init__(self, cells: Cells, *, columns: int | None = None, compiled: bool | None = None) -> None:
+    def __init__(
+        self,
+        cells: Cells,
+        *,
+        columns: int | None = None,
+        passes: int = USUAL_PASSES,
+        compiled: bool | None = None,
+    ) -> None:
         self.cells = cells
         self.columns = columns or cells.n_classes
-        self.compiled = len(cells.cell) * self.columns > COMPILE_ABOVE if compiled is None else compiled
+        work = len(cells.cell) * self.columns * passes
+        self.compiled = work > COMPILE_ABOVE if compiled is None else compiled
 
     def __call__(
         self, likelihood: FloatArray, prior: FloatArray, *, hard: bool = False, keep: bool = True

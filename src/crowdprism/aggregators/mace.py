@@ -181,7 +181,8 @@ class MACE(Aggregator):
         self._check()
         cells = cells_of(annotations, method="MACE")
         require_room(0, annotations.n_classes, annotations, "MACE")
-        step = VoteExpectationStep(annotations, cells.cell, n_sources=cells.n_cells)
+        passes = self.n_restarts * self.max_iter
+        step = VoteExpectationStep(annotations, cells.cell, n_sources=cells.n_cells, passes=passes)
         with progress("MACE", total=self.n_restarts * self.max_iter) as bar:
             runs = []
             for restart in range(self.n_restarts):

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import FloatArray
-from crowdprism.aggregators.expectation import soft_classes
+from crowdprism.aggregators.expectation import USUAL_PASSES, soft_classes
 from crowdprism.annotations import Annotations
 
-# As for `expectation.COMPILE_ABOVE`, in annotations: the plain way costs about 30 ns for each.
-COMPILE_ABOVE = 300_000
+# As for `expectation.COMPILE_ABOVE`, in annotations x passes: the plain way needs about 40 ns for each.
+COMPILE_ABOVE = 10_000_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +53,8 @@ class VoteExpectationStep:
         What annotators said.
     source, n_sources
         (n_annotations,) what the odds of an annotation depend on: its annotator, or its cell.
+    passes
+        How many steps the method expects to take, which decides together with the size whether compiling pays.
     compiled
         Use the kernels (True), NumPy (False), or decide by size (None).
 
@@ -65,12 +67,18 @@ class VoteExpectationStep:
     """
 
     def __init__(
-        self, annotations: Annotations, source: NDArray[Any], *, n_sources: int, compiled: bool | None = None
+        self,
+        annotations: Annotations,
+        source: NDArray[Any],
+        *,
+        n_sources: int,
+        passes: int = USUAL_PASSES,
+        compiled: bool | None = None,
     ) -> None:
         self.annotations = annotations
         self.source = source.astype(np.uint32, copy=False)
         self.n_sources = n_sources
-        self.compiled = annotations.n_annotations > COMPILE_ABOVE if compiled is None else compiled
+        self.compiled = annotations.n_annotations * passes > COMPILE_ABOVE if compiled is None else compiled
         self.total = np.bincount(source, weights=annotations.weight, minlength=n_sources).astype(np.float64)
 
     @property
