@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism import annotation_checks as checks
-from crowdprism.annotation_building import assemble, gold_by_item
+from crowdprism.annotation_building import NO_NUMBERS, assemble, gold_by_item
 from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, some
 from crowdprism.names import NameArray, name_array, positions, same_names
 
@@ -54,8 +54,6 @@ def aligned_to(annotations: Annotations, ids: NameArray) -> Annotations:
 
 def concatenated(parts: Sequence[Annotations]) -> Annotations:
     """Do the work of `Annotations.concat`."""
-    from crowdprism.annotations import EXTRAS
-
     items = merged_names([part.items for part in parts], "item")
     annotators = merged_names([part.annotators for part in parts], "annotator")
     classes = merged_names([part.classes for part in parts], "label")
@@ -66,7 +64,7 @@ def concatenated(parts: Sequence[Annotations]) -> Annotations:
         name: None
         if all(getattr(part, name) is None for part in parts)
         else np.concatenate([number_or_default(part, name) for part in parts])
-        for name in EXTRAS
+        for name in NO_NUMBERS
     }
     gold = None
     if any(part.gold is not None for part in parts):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.annotation_sorting import MANY
-from crowdprism.names import NameArray
+
+if TYPE_CHECKING:
+    from crowdprism.names import NameArray
 
 
 def encode_text(column: pl.Series) -> tuple[NameArray, NDArray[Any]]:
