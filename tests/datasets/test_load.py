@@ -107,12 +107,14 @@ def test_music_is_as_published() -> None:
     assert (train.labels_per_item.min(), train.labels_per_item.max()) == (1, 7)
     assert (train.labels_per_annotator.min(), train.labels_per_annotator.max()) == (2, 368)
     assert list(music.classes) == sorted(music.classes)
+    assert np.array_equal(music.part("test").features, music.features[700:])
 
 
 @needs_data
 def test_movie_reviews_has_features_of_1007_items_and_a_part_holds_only_these() -> None:
     movies = load_dataset("movie_reviews")
     part = movies.part("train")
+    assert np.array_equal(part.features, movies.features)
     assert part.features.shape == (1007, 300)
     assert part.annotations is not None
     assert part.annotations.items.tolist() == part.items.tolist() == movies.feature_items.tolist()
@@ -124,7 +126,9 @@ def test_cifar_annotations_refer_to_the_images_of_cifar10() -> None:
     assert np.array_equal(cifar10.gold[:50_000], cifar10n.gold)
     for name in ("cifar10h", "cifar10s"):
         dataset = load_dataset(name)
-        assert np.array_equal(cifar10.gold[50_000 + dataset.annotations.items.astype(int)], dataset.gold)
+        rows = 50_000 + dataset.annotations.items.astype(int)
+        assert np.array_equal(cifar10.gold[rows], dataset.gold)
+        assert np.array_equal(cifar10.features[rows], dataset.features)
     noise = [100 * (cifar10n.gold != cifar10n.annotations.to_dense()[:, column]).mean() for column in range(3)]
     assert noise == pytest.approx([17.23, 18.12, 17.64], abs=0.01)
     assert load_dataset("cifar10h").extra("counts").sum() == 511_400 - 400

@@ -106,7 +106,7 @@ def test_labelme_is_fetched_and_its_empty_annotators_are_left_out(site, monkeypa
     a = labelme.annotations
     assert (a.n_items, a.n_annotators, a.n_annotations) == (5, 2, 4)
     assert a.classes[a.label].tolist() == ["tallbuilding", "highway", "tallbuilding", "opencountry"]
-    assert a.annotator.tolist() == [0, 1, 0, 1]
+    assert a.annotators[a.annotator].tolist() == [0, 1, 0, 1]
     assert labelme.gold.tolist() == [2, 0, 7, 1, 3]
     assert {split: items.tolist() for split, items in labelme.splits.items()} == {
         "train": [0, 1, 2],
