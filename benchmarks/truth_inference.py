@@ -334,7 +334,7 @@ WHY = {
     ),
     "MACE (names in order)": (
         "crowd-kit with annotators, items and labels renamed to their order of appearance, and one restart. On product "
-        "50 iterations are too few from either start: ours has 79.8 after 20, 81.3 after 50 and 83.7 after 200. One item "
+        "50 iterations are too few from either start: ours has 79.8 after 20, 81.3 after 50, 83.7 after 200. One item "
         "is 0.33 points on weather_cf."
     ),
     "GLAD": "",

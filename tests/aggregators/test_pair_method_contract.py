@@ -146,3 +146,31 @@ def test_parameters_are_kept_with_the_result(name, crowd) -> None:
     method = make_aggregator(name).fit(crowd)
     assert method.result_.parameters == method.get_params()
     assert repr(method) == f"{type(method).__name__}()"
+
+
+@pytest.mark.parametrize("name", ["weighted-vote", "mmsr"])
+def test_a_thousand_classes_and_many_annotators_need_no_full_matrices(name) -> None:
+    rng = np.random.default_rng(0)
+    item = np.repeat(np.arange(1500), 3)
+    truth = rng.integers(1000, size=1500)
+    label = np.where(rng.random(4500) < 0.8, truth[item], rng.integers(1000, size=4500))
+    annotator = rng.integers(400, size=4500)
+    a = Annotations.from_triplets(item, annotator, label, classes=range(1000))
+    result = make_aggregator(name).fit(a).result_
+    assert result.confusions is None
+    assert "would not fit in memory" in result.warnings[-1]
+    assert (result.labels() == truth).mean() > 0.85
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ten_thousand_annotators_of_one_label_each_are_labelled_or_refused(name) -> None:
+    rng = np.random.default_rng(0)
+    item = np.repeat(np.arange(2000), 5)
+    truth = rng.integers(3, size=2000)
+    label = np.where(rng.random(10_000) < 0.7, truth[item], rng.integers(3, size=10_000))
+    a = Annotations.from_triplets(item, np.arange(10_000), label)
+    if name in ("kos", "multispa", "multispa-kl", "symnmf"):
+        with pytest.raises(UnsuitableDataError, match="dawid-skene"):
+            fitted(name, a)
+    else:
+        assert (fitted(name, a).labels() == truth).mean() > 0.85

@@ -131,8 +131,8 @@ def test_kos_beats_majority_vote_on_hammers_and_spammers() -> None:
 
 def test_many_rounds_of_messages_stay_finite_and_both_starts_agree() -> None:
     a, _ = crowd(hammer_spammer(60, 2, hammer_share=0.5), n_items=400, labels=6)
-    ones = KOS(iterations=5000).fit(a).result_
-    normal = KOS(iterations=5000, start="normal", random_state=3).fit(a).result_
+    ones = KOS(iterations=1500).fit(a).result_
+    normal = KOS(iterations=1500, start="normal", random_state=3).fit(a).result_
     assert np.isfinite(ones.class_probabilities).all()
     assert (ones.labels() == normal.labels()).mean() > 0.99
 
@@ -214,7 +214,7 @@ def test_skills_are_recovered_from_an_exact_rank_one_matrix_with_corrupted_entri
     target = skills[row] * skills[column]
     corrupted = (np.minimum(row, column) == 0) & (np.maximum(row, column) < 4)
     found, _ = robust_rank_one(
-        np.where(corrupted, 1.0, target), row, column, np.full(12, 4), iterations=5000, tolerance=1e-13
+        np.where(corrupted, 1.0, target), row, column, np.full(12, 4), iterations=1500, tolerance=1e-13
     )
     assert found == pytest.approx(skills, abs=1e-3)
 

@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
+from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_against
 from crowdprism.annotations import Annotations
 from crowdprism.co_labels import bipartite_components
-from crowdprism.confusion import confusion_counts, normalize_rows
+from crowdprism.confusion import normalize_rows
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
 from crowdprism.fit_result import FitResult
 from crowdprism.progress import Bar, progress
@@ -197,14 +198,15 @@ class KOS(Aggregator):
         given = annotations.labels_per_annotator
         skills = np.bincount(annotations.annotator, weights=messages, minlength=annotations.n_annotators)
         probabilities = np.where(labelled[:, None], decoded, prior)
+        confusions = confusions_against(annotations, probabilities)
         return self._build_result(
             annotations,
             probabilities,
-            confusions=normalize_rows(confusion_counts(annotations, probabilities)),
+            confusions=confusions,
             skills=skills / np.maximum(given, 1),
             class_prior=prior,
             seed=self.random_state,
-            warnings=notes,
+            warnings=notes if confusions is not None else (*notes, NO_ROOM),
         )
 
 

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.majority_vote import vote_totals
+from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_fit
 from crowdprism.annotations import Annotations
 from crowdprism.co_labels import co_label_entries
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
@@ -169,17 +170,17 @@ class MMSR(Aggregator):
 
     def _voted(self, annotations: Annotations, skills: NDArray[Any], changes: list[float], n_alone: int) -> FitResult:
         accuracies = accuracies_of_skills(skills, annotations.n_classes, annotations.n_items)
-        confusions = one_coin_confusions(accuracies, annotations.n_classes)
+        fits = confusions_fit(annotations.n_annotators, annotations.n_classes)
         probabilities, prior = one_coin_posterior(annotations, accuracies)
-        alone = (f"{n_alone} annotators share no item with anyone and got the mean skill of the others.",)
+        alone = f"{n_alone} annotators share no item with anyone and got the mean skill of the others."
         return self._build_result(
             annotations,
             probabilities,
-            confusions=confusions,
+            confusions=one_coin_confusions(accuracies, annotations.n_classes) if fits else None,
             skills=accuracies,
             class_prior=prior,
             history={"matrix_change": changes},
-            warnings=alone if n_alone else (),
+            warnings=(*([alone] if n_alone else []), *([] if fits else [NO_ROOM])),
         )
 
 

@@ -213,7 +213,7 @@ class MultiSPA(MomentAggregator):
         self.prior_strength = prior_strength
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_stage()
+        self._check_stage(annotations)
         votes = vote_start(annotations)
         pairs = usable_pairs(annotations, least_shared=self.least_shared, method="MultiSPA")
         start, found = self._projected(pairs.co_labels, votes, annotations)

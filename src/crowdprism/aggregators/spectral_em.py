@@ -263,7 +263,7 @@ class SpectralEM(MomentAggregator):
         self.random_state = random_state
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_stage()
+        self._check_stage(annotations)
         if self.restarts < 1 or self.power_steps < 1:
             raise InvalidParameterError(
                 f"restarts and power_steps must be at least 1, not {self.restarts} and {self.power_steps}."

@@ -104,12 +104,12 @@ def require_co_labels(
     )
 
 
-def require_block_room(n_pairs: int, n_classes: int, method: str) -> None:
-    """Refuse where one matrix per pair would not fit in memory."""
-    size = 8 * n_pairs * n_classes**2
+def require_block_room(count: int, n_classes: int, method: str, *, of: str = "pairs of annotators") -> None:
+    """Refuse where one matrix for each of so many pairs (or annotators) would not fit in memory."""
+    size = 8 * count * n_classes**2
     if size > MAX_BLOCK_BYTES:
         raise UnsuitableDataError(
-            f"{method} keeps a {n_classes} x {n_classes} matrix for each of {n_pairs} pairs of annotators, "
+            f"{method} keeps a {n_classes} x {n_classes} matrix for each of {count} {of}, "
             f"{size / 2**30:.1f} GiB; the limit is {MAX_BLOCK_BYTES / 2**30:.0f} GiB. Use dawid-skene."
         )
 
@@ -130,11 +130,12 @@ class MomentAggregator(Aggregator):
     em_rounds: int
     prior_strength: float
 
-    def _check_stage(self) -> None:
+    def _check_stage(self, annotations: Annotations) -> None:
         if self.em_rounds < 0:
             raise InvalidParameterError(f"em_rounds must be at least 0, not {self.em_rounds}.")
         if not (np.isfinite(self.prior_strength) and self.prior_strength >= 0):
             raise InvalidParameterError(f"prior_strength must be finite and at least 0, not {self.prior_strength}.")
+        require_block_room(annotations.n_annotators, annotations.n_classes, type(self).__name__, of="annotators")
 
     def _finish(
         self,

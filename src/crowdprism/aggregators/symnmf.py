@@ -202,7 +202,7 @@ class SymNMF(MomentAggregator):
         self.random_state = random_state
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_stage()
+        self._check_stage(annotations)
         votes = vote_start(annotations)
         usable = usable_pairs(annotations, least_shared=self.least_shared, method="SymNMF")
         begin = half_joint(votes.confusions, votes.prior)

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
+from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_against
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import confusion_counts, normalize_rows
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
@@ -100,11 +100,13 @@ class WeightedVote(IncrementalAggregator):
         shares = vote_shares(skill_votes(annotations, skills), uniform)
         prior = shares[labelled].mean(axis=0) if labelled.any() else uniform
         probabilities = np.where(labelled[:, None], shares, prior)
+        confusions = confusions_against(annotations, probabilities)
         return self._build_result(
             annotations,
             probabilities,
-            confusions=normalize_rows(confusion_counts(annotations, probabilities)),
+            confusions=confusions,
             skills=skills,
             class_prior=prior,
             history={"largest_skill_change": changes},
+            warnings=(NO_ROOM,) if confusions is None else (),
         )
