@@ -98,9 +98,9 @@ def plot_annotators(result: FitResult, *, ax: Axes | None = None) -> Axes:
     order = np.argsort(accuracy, kind="stable")
     ax = new_axes(ax, figsize=(5.0, 1.5 + 0.2 * min(len(order), MOST_NAMES)))
     height = np.arange(len(order))
-    if result.confusion_posterior is not None:
-        low, high = result.annotator_accuracy_interval()
-        ax.hlines(height, low[order], high[order], color=BLUE, alpha=0.35)
+    interval = result.annotator_accuracy_interval()
+    if interval is not None:
+        ax.hlines(height, interval[order, 0], interval[order, 1], color=BLUE, alpha=0.35)
     ax.plot(accuracy[order], height, "o", color=BLUE, markersize=4)
     if len(order) <= MOST_NAMES:
         ax.set_yticks(height, [str(name) for name in result.annotators[order]])

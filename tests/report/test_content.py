@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import crowdprism as cp
 from crowdprism.errors import InvalidParameterError
+from crowdprism.report import content
 from crowdprism.report.annotator_rows import MOST_MATRIX_CLASSES, largest_mistakes
-from crowdprism.report.content import build_content
 from crowdprism.report.graph_layout import spring_layout
 from crowdprism.report.review_items import build_review, review_reasons
 from crowdprism.simulate import demo_annotations
+
+
+def build_content(result: cp.FitResult, annotations: cp.Annotations | None = None, *, examine: bool = False):
+    """Content without the examination, which takes a second and has tests of its own."""
+    return content.build_content(result, annotations, examine=examine)
 
 
 def fitted(annotations: cp.Annotations, method: str = "dawid-skene") -> cp.FitResult:
@@ -53,12 +60,30 @@ def test_a_perfect_crowd_gets_no_caution_but_an_adverse_one_does() -> None:
     assert build_content(fitted(bad), bad).verdict.level == "warning"
 
 
+def test_every_condition_of_identifiability_is_told(crowd: cp.Annotations) -> None:
+    small = crowd[:150]
+    shown = build_content(fitted(small), small, examine=True)
+    assert {"co-labelling", "class order", "scattering of confusions"} <= {check.name for check in shown.checks}
+    assert all(check.level == "note" for check in shown.checks if check.name == "error bound")
+
+
+def test_swapped_classes_are_a_warning() -> None:
+    a = cp.Annotations.from_dense(np.repeat(np.arange(40)[:, None] % 2, 5, axis=1))
+    honest = fitted(a)
+    swapped = replace(
+        honest, class_probabilities=honest.class_probabilities[:, ::-1], confusions=honest.confusions[:, ::-1]
+    )
+    found = build_content(swapped, a, examine=True).verdict
+    assert found.level == "warning"
+    assert any("swapped" in finding.text for finding in found.findings)
+
+
 def test_crowds_that_share_no_item_are_a_warning() -> None:
     apart = cp.Annotations.from_dense([[0, 0, -1, -1], [1, 1, -1, -1], [-1, -1, 0, 0], [-1, -1, 1, 1]])
-    content = build_content(fitted(apart), apart)
-    assert content.verdict.level == "warning"
-    assert any("falls apart" in finding.text for finding in content.verdict.findings)
-    assert content.graph.n_parts == 2
+    shown = build_content(fitted(apart), apart)
+    assert shown.verdict.level == "warning"
+    assert any("falls apart" in finding.text for finding in shown.verdict.findings)
+    assert shown.graph.n_parts == 2
 
 
 def test_the_crowds_confusion_weighs_annotators_by_their_labels() -> None:
@@ -98,9 +123,15 @@ def test_an_item_that_divides_its_annotators_is_up_for_review() -> None:
 
 
 def test_gold_against_a_sure_label_is_doubted() -> None:
-    a = cp.Annotations.from_triplets([0] * 5 + [1] * 5, list(range(5)) * 2, [0] * 5 + [1] * 5, gold={0: 1, 1: 1})
-    masks = review_reasons(fitted(a, "majority-vote"), a)
-    assert masks["the gold label may be wrong"].tolist() == [True, False]
+    truth = np.arange(2000) % 2
+    a = cp.Annotations.from_triplets(
+        np.repeat(np.arange(2000), 5),
+        np.tile(np.arange(5), 2000),
+        np.repeat(truth, 5),
+        gold={item: int(true) if item else 1 - int(true) for item, true in enumerate(truth)},
+    )
+    masks = review_reasons(fitted(a), a)
+    assert np.flatnonzero(masks["the gold label may be wrong"]).tolist() == [0]
 
 
 def test_many_classes_are_told_by_their_largest_mistakes() -> None:
@@ -133,18 +164,18 @@ def test_any_method_can_be_reported_with_and_without_annotations(crowd: cp.Annot
 
 def test_one_item_by_one_annotator_is_enough() -> None:
     one = cp.Annotations.from_triplets(["x"], ["ann"], ["cat"], classes=["cat", "dog"])
-    content = build_content(fitted(one), one)
-    assert len(content.annotators.rows) == 1
+    shown = build_content(fitted(one), one)
+    assert len(shown.annotators.rows) == 1
 
 
 def test_items_and_annotators_without_labels_are_kept() -> None:
     a = cp.Annotations.from_dense([[0, 0, -1], [1, 1, -1], [-1, -1, -1], [0, 1, -1]])
-    content = build_content(fitted(a), a)
-    assert len(content.annotators.rows) == 3
-    silent = next(row for row in content.annotators.rows if row.n_labels == 0)
+    shown = build_content(fitted(a), a)
+    assert len(shown.annotators.rows) == 3
+    silent = next(row for row in shown.annotators.rows if row.n_labels == 0)
     assert silent.accuracy is None
     assert silent.remarks == ("no labels",)
-    assert any("no label by any" in finding.text for finding in content.verdict.findings)
+    assert any("no label by any" in finding.text for finding in shown.verdict.findings)
 
 
 def test_annotations_of_another_fit_are_refused(crowd: cp.Annotations) -> None:

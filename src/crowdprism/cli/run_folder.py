@@ -59,7 +59,7 @@ def write_annotators(file: IO[str], result: FitResult) -> None:
     if result.annotator_accuracy is not None:
         columns["accuracy"] = rounded(result.annotator_accuracy)
     if result.confusion_posterior is not None:
-        low, high = result.annotator_accuracy_interval()
+        low, high = result.annotator_accuracy_interval().T  # type: ignore[union-attr]
         columns |= {"accuracy_low": rounded(low), "accuracy_high": rounded(high)}
     if result.skills is not None:
         columns["skill"] = rounded(result.skills)

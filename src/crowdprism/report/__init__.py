@@ -20,6 +20,7 @@ def report_page(
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
     command: str = "",
+    examine: bool = True,
     made: datetime | None = None,
 ) -> str:
     """The report as the text of an HTML page.
@@ -32,6 +33,8 @@ def report_page(
         Rows of a comparison of methods, best first: one mapping of column to value per method.
     command
         The command line that made the result, for the appendix.
+    examine
+        Whether to test if the labels determine what was learned; takes seconds where there are many classes.
     made
         Time shown on the page; now by default.
 
@@ -46,7 +49,7 @@ def report_page(
     from crowdprism.report.content import build_content
     from crowdprism.report.page import render
 
-    content = build_content(result, annotations, comparison=comparison, command=command)
+    content = build_content(result, annotations, comparison=comparison, command=command, examine=examine)
     return render(content, made=made or datetime.now())
 
 
@@ -57,6 +60,7 @@ def write_report(
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
     command: str = "",
+    examine: bool = True,
 ) -> Path:
     """Write the report as one HTML file that opens offline; parameters as in `report_page`.
 
@@ -64,7 +68,7 @@ def write_report(
     """
     from crowdprism.atomic import replacing_file
 
-    page = report_page(result, annotations, comparison=comparison, command=command)
+    page = report_page(result, annotations, comparison=comparison, command=command, examine=examine)
     with replacing_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
     return Path(path)

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.annotators import AnnotatorReport, annotator_report, copying
+from crowdprism.diagnostics.annotators import AnnotatorReport, annotator_report
+from crowdprism.diagnostics.copying import copying
 from crowdprism.diagnostics.pair_agreement import annotator_agreement
 from crowdprism.fit_result import FitResult
 from crowdprism.report.names_shown import shown_name
@@ -72,9 +73,7 @@ def judge(result: FitResult, annotations: Annotations | None) -> Judged:
     remarks = [
         remarks_on(report, place) if report.n_labels[place] else ("no labels",) for place in range(result.n_annotators)
     ]
-    notes: tuple[str, ...] = ()
-    if result.confusions is not None:
-        notes = mark_copying(result, annotations, remarks)
+    notes = mark_copying(annotations, remarks)
     known = report.n_labels > 0
     accuracy, low, high = (
         np.where(known, values, np.nan) for values in (report.quality, report.quality_low, report.quality_high)
@@ -84,10 +83,8 @@ def judge(result: FitResult, annotations: Annotations | None) -> Judged:
 
 def judged_by_method(result: FitResult) -> Judged:
     """The accuracy that the method learned, with its interval where the method has a posterior."""
-    low = high = None
-    interval_of = getattr(result, "annotator_accuracy_interval", None)
-    if result.confusion_posterior is not None and interval_of is not None:
-        low, high = interval_of()
+    interval = result.annotator_accuracy_interval()
+    low, high = (None, None) if interval is None else (interval[:, 0], interval[:, 1])
     n_labels = result.labels_per_annotator
     few = np.zeros(result.n_annotators, dtype=bool) if n_labels is None else n_labels < FEW_LABELS
     remarks: list[tuple[str, ...]] = [(FEW,) if one else () for one in few]
@@ -108,12 +105,12 @@ def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def mark_copying(result: FitResult, annotations: Annotations, remarks: list[tuple[str, ...]]) -> tuple[str, ...]:
+def mark_copying(annotations: Annotations, remarks: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Add a remark to annotators who agree with someone beyond what their confusions explain; returns notes."""
     n_pairs = int((annotations.labels_per_item * (annotations.labels_per_item - 1) // 2).sum())
     if n_pairs > MOST_PAIRS:
         return (f"Copying was not looked for: {n_pairs:,} pairs of labels are too many.",)
-    found = copying(result, annotations)
+    found = copying(annotations)
     for first, second in zip(found.first.tolist(), found.second.tolist(), strict=True):
         for one, other in ((first, second), (second, first)):
             if not any(remark.startswith(COPIES) for remark in remarks[one]):

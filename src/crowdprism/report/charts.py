@@ -21,7 +21,7 @@ WIDTH, HEIGHT = 340, 200  # fits a phone unshrunk
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 MOST_POINTS = 600
 MOST_INTERVALS = 80
-MOST_NODE_NAMES = 16  # of the busiest; more would cover each other
+MOST_NODE_NAMES = 10  # of the busiest; more would cover each other
 WIDE_RANGE = 20  # counts that differ by more than this factor are drawn on a logarithmic axis
 PERCENT = ".0%"
 

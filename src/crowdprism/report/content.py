@@ -16,8 +16,8 @@ from crowdprism.fit_result import FitResult
 from crowdprism.names import same_names
 from crowdprism.report.annotator_rows import Judged, build_annotators, chance_level, crowd_confusion, judge
 from crowdprism.report.graph_layout import build_graph, pair_counts
-from crowdprism.report.judgement import build_verdict
-from crowdprism.report.names_shown import shown_name
+from crowdprism.report.judgement import build_verdict, examined
+from crowdprism.report.names_shown import shown_name, visible
 from crowdprism.report.records import (
     Agreement,
     Appendix,
@@ -45,6 +45,7 @@ def build_content(
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
     command: str = "",
+    examine: bool = True,
 ) -> ReportContent:
     """All that the report says, from what was learned and, where given, the annotations it was learned from.
 
@@ -61,11 +62,12 @@ def build_content(
     agreed = measured_agreement(annotations)
     judged = judge(result, annotations)
     table = build_annotators(result, annotations, judged)
+    checks = () if annotations is None or not examine or not result.n_items else examined(result, annotations)
     return ReportContent(
         method=result.method,
         sizes=sizes(result, annotations),
         classes=tuple(shown_name(name) for name in result.classes),
-        verdict=build_verdict(result, annotations, agreed, table),
+        verdict=build_verdict(result, annotations, agreed, table, checks),
         figures=first_figures(result, annotations, judged),
         certainty=certainty(result),
         chance=chance_level(result) if result.n_items else 0.0,
@@ -77,6 +79,7 @@ def build_content(
         reliability=reliability(result, annotations),
         graph=None if annotations is None or agreed is None else build_graph(annotations, agreed.graph),
         agreement=None if annotations is None or agreed is None else agreement_section(annotations, agreed),
+        checks=checks,
         comparison=comparison_table(comparison),
         appendix=appendix(result, command),
     )
@@ -254,10 +257,10 @@ def appendix(result: FitResult, command: str) -> Appendix:
     call = f'cp.{maker}("{result.method}"{", " + given if given else ""})'
     fit = ".fit(annotations)" if aggregates else ".fit(X, annotations)"
     return Appendix(
-        python=f"import crowdprism as cp\n\nresult = {call}{fit}.result_",
-        command=command,
+        python=f"import crowdprism as cp\n\nresult = {visible(call)}{fit}.result_",
+        command=visible(command),
         seed="none" if result.seed is None else str(result.seed),
         parameters={str(name): shown_name(repr(value)) for name, value in result.parameters.items()},
         versions=result.versions,
-        warnings=result.warnings,
+        warnings=tuple(visible(text) for text in result.warnings),
     )

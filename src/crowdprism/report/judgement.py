@@ -6,11 +6,16 @@ import numpy as np
 
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.agreement import AgreementReport
+from crowdprism.diagnostics.identifiability import examine
 from crowdprism.fit_result import FitResult
 from crowdprism.report.annotator_rows import ADVERSE, CARELESS, COPIES, FEW_LABELS
-from crowdprism.report.records import AnnotatorTable, Finding, Level, Verdict
+from crowdprism.report.names_shown import visible
+from crowdprism.report.records import AnnotatorTable, Check, Finding, Level, Verdict
 
 GRAVITY: dict[Level, int] = {"good": 0, "note": 1, "caution": 2, "warning": 3}
+LEVEL_OF: dict[str, Level] = {"good": "good", "caution": "caution", "bad": "warning", "impossible": "note"}
+DECISIVE = ("class order", "rank of confusions", "rank of class probabilities")  # broken, they make labels meaningless
+WORST_CASE = ("error bound", "conditions of Theorem 1")  # hardly ever met, so no reason for distrust
 HEADLINES: dict[Level, str] = {
     "good": "Nothing speaks against these labels",
     "note": "Nothing speaks against these labels",
@@ -31,14 +36,13 @@ def build_verdict(
     annotations: Annotations | None,
     agreement: AgreementReport | None,
     annotators: AnnotatorTable,
-    *,
-    more: tuple[Finding, ...] = (),
+    checks: tuple[Check, ...] = (),
 ) -> Verdict:
     """Collect every finding; the gravest gives the headline."""
-    findings = [*more, *from_labels(result)]
+    findings = [*from_checks(checks), *from_labels(result)]
     if annotations is not None and agreement is not None:
         findings += [*from_agreement(agreement), *from_coverage(agreement), *from_gold(result, annotations)]
-    findings += [*from_annotators(annotators), *(Finding("caution", text) for text in result.warnings)]
+    findings += [*from_annotators(annotators), *(Finding("caution", visible(text)) for text in result.warnings)]
     if annotations is None:
         findings.append(
             Finding(
@@ -50,6 +54,29 @@ def build_verdict(
     findings.sort(key=lambda finding: -GRAVITY[finding.level])
     level = findings[0].level if findings else "note"
     return Verdict(level, HEADLINES[level], tuple(findings))
+
+
+def examined(result: FitResult, annotations: Annotations) -> tuple[Check, ...]:
+    """Whether the labels determine what was learned, condition by condition."""
+    return tuple(
+        Check(
+            name=finding.name,
+            level=LEVEL_OF[finding.verdict] if finding.name not in WORST_CASE else "note",
+            text=visible(finding.sentence),
+            help=visible(f"What would help: {finding.remedy}") if finding.remedy else "",
+        )
+        for finding in examine(result, annotations)
+    )
+
+
+def from_checks(checks: tuple[Check, ...]) -> list[Finding]:
+    """What the conditions say in short: those that are clearly broken, or that none is."""
+    broken = [check for check in checks if check.level == "warning" and check.name != "co-labelling"]
+    if broken:
+        return [Finding("warning" if check.name in DECISIVE else "caution", check.text, check.help) for check in broken]
+    if any(check.level == "good" for check in checks):
+        return [Finding("good", "Crowd and items are varied enough to tell classes apart.", "See Identifiability.")]
+    return []
 
 
 def from_labels(result: FitResult) -> list[Finding]:

@@ -25,8 +25,19 @@ def shown_name(name: Any) -> str:
     if len(text) > LONGEST_NAME:
         half = LONGEST_NAME // 2
         text = f"{text[: half - 1]}…{text[-half:]}"
-    if text.isprintable():  # direction marks are not printable, so this settles nearly every name
-        return text or "(empty)"
+    return visible(text) or "(empty)"
+
+
+def visible(text: str) -> str:
+    """Any text with its control and direction marks spelt out.
+
+    Examples
+    --------
+    >>> visible("seven\\u202e, the annotator")
+    'seven⟨U+202E⟩, the annotator'
+    """
+    if text.isprintable():  # direction marks are not printable, so this settles nearly every text
+        return text
     return "".join(f"⟨U+{ord(sign):04X}⟩" if _is_hidden(sign) else sign for sign in text)
 
 

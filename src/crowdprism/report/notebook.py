@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdprism.annotations import Annotations
 from crowdprism.fit_result import FitResult
-from crowdprism.report.names_shown import shown_name
+from crowdprism.report.names_shown import shown_name, visible
 
 N_SHOWN = 5
 # Only positions and weights: colours are left to the notebook, light or dark.
@@ -33,7 +33,7 @@ def result_html(result: FitResult) -> str:
     sizes = f"{result.n_items:,} items, {result.n_annotators:,} annotators, {result.n_classes:,} classes"
     parts = [
         heading(f"{result.method}: {sizes}"),
-        *(f"<p>{escape(text)}</p>" for text in result.warnings),
+        *(f"<p>{escape(visible(text))}</p>" for text in result.warnings),
         table(
             "Least certain labels",
             ("item", "label", "probability"),

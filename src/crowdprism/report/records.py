@@ -19,6 +19,16 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Check:
+    """One condition under which the labels determine what was learned, and whether it holds here."""
+
+    name: str
+    level: Level
+    text: str
+    help: str
+
+
+@dataclass(frozen=True)
 class Verdict:
     """Can it be trusted? The answer of the gravest finding, and all findings."""
 
@@ -206,5 +216,6 @@ class ReportContent:
     reliability: Reliability | None
     graph: Graph | None
     agreement: Agreement | None
+    checks: tuple[Check, ...]
     comparison: Comparison | None
     appendix: Appendix

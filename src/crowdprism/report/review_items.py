@@ -13,7 +13,6 @@ from crowdprism.report.records import Review, ReviewRow
 
 MOST_ITEMS = 200
 UNCERTAIN = 0.75  # below this, one label in four or more is expected to be wrong
-SURE = 0.9
 MUCH_HARDER = 0.5  # half of an item's labels wrong beyond what its annotators' skill explains
 WRONG_GOLD, HARD = "the gold label may be wrong", "harder than its annotators' skill explains"
 MOST_GIVEN = 6
@@ -42,7 +41,7 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
         known = item_report(result, annotations)
         if annotations.gold is not None:
             differs = np.ma.filled(annotations.gold != best, False).astype(bool)
-            masks[WRONG_GOLD] = known.likely_mislabelled & (top >= SURE)
+            masks[WRONG_GOLD] = known.likely_mislabelled
             masks["differs from the gold label"] = differs & ~masks[WRONG_GOLD]
         masks[HARD] = np.nan_to_num(known.difficulty) > MUCH_HARDER
         own, most = votes_for(annotations, best)

@@ -40,10 +40,11 @@
     {
       title: "annotator", key: NAME, head: true,
       cell: (row, place) => {
-        if (!data.annotators.matrices[place] && !data.annotators.confusions[place]) return [named(row[NAME])];
+        const notes = row[REMARKS].length ? [make("span", { class: "only-small" }, ...tags(row[REMARKS]))] : [];
+        if (!data.annotators.matrices[place] && !data.annotators.confusions[place]) return [named(row[NAME]), ...notes];
         const button = make("button", { type: "button", class: "open", "aria-haspopup": "dialog" }, named(row[NAME]));
         button.addEventListener("click", () => openDetail(row, place));
-        return [button];
+        return [button, ...notes];
       },
     },
     { title: "labels", key: LABELS, number: true, cell: (row) => [whole(row[LABELS])], need: LABELS },
@@ -52,7 +53,7 @@
     { title: "", cell: (row) => [intervalBar(row)], need: ACCURACY, small: true, label: "accuracy as a bar" },
     { title: "skill", key: SKILL, number: true, cell: (row) => [row[SKILL] === null ? "–" : row[SKILL].toFixed(2)], need: SKILL },
     { title: "agrees", key: AGREEMENT, number: true, cell: (row) => [percent(row[AGREEMENT])], need: AGREEMENT, small: true },
-    { title: "remarks", cell: (row) => tags(row[REMARKS]), filled: REMARKS },
+    { title: "remarks", cell: (row) => tags(row[REMARKS]), filled: REMARKS, small: true },
   ].filter((column) => (column.need === undefined || some(people, column.need)) &&
     (column.filled === undefined || people.some((row) => row[column.filled].length)));
 
@@ -61,7 +62,7 @@
     { title: "label", key: 1, cell: (row) => [named(row[1])] },
     { title: "probability", key: 2, number: true, cell: (row) => [percent(row[2], 1)] },
     { title: "or else", key: 3, cell: (row) => [named(row[3])], small: true },
-    { title: "labels given", key: 4, cell: (row) => [named(row[4])], filled: 4, small: true },
+    { title: "labels given", key: 4, cell: (row) => [make("span", { class: "given" }, named(row[4]))], filled: 4, small: true },
     { title: "why", key: 5, cell: (row) => [make("span", { class: "why" }, row[5].join("; "))] },
   ].filter((column) => column.filled === undefined || data.items.some((row) => row[column.filled].length));
 

@@ -1,0 +1,60 @@
+"""The documentation tells the truth: its examples run, its commands exist, its links lead somewhere."""
+
+from __future__ import annotations
+
+import doctest
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+CONSOLE_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
+OPTIONS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+
+
+def page_name(path: Path) -> str:
+    return path.stem
+
+
+@pytest.mark.parametrize("path", [page for page in PAGES if ">>>" in page.read_text(encoding="utf-8")], ids=page_name)
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
+def test_examples_of_a_page_run_as_shown(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = PYTHON_BLOCK.findall(path.read_text(encoding="utf-8"))
+    example = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, path.name, str(path), 0)
+    said: list[str] = []
+    outcome = doctest.DocTestRunner(optionflags=OPTIONS).run(example, out=said.append)
+    assert not outcome.failed, "".join(said)
+
+
+def commands() -> list[tuple[str, str]]:
+    lines = [
+        (path.name, line)
+        for path in PAGES
+        for block in CONSOLE_BLOCK.findall(path.read_text(encoding="utf-8"))
+        for line in block.splitlines()
+    ]
+    return [(name, line.removeprefix("$ ")) for name, line in lines if line.startswith("$ ")]
+
+
+@pytest.mark.parametrize(("page", "line"), commands())
+def test_commands_of_the_pages_exist_with_their_options(page: str, line: str) -> None:
+    import typer.main
+
+    from crowdprism.cli.app import app
+
+    known = typer.main.get_command(app).commands
+    _, name, *words = line.split()
+    assert name in known, f"{page}: {line}"
+    options = {option for parameter in known[name].params for option in parameter.opts}
+    assert {word for word in words if word.startswith("-") and word != "-"} <= options
+
+
+@pytest.mark.parametrize("path", PAGES, ids=page_name)
+def test_links_between_pages_lead_somewhere(path: Path) -> None:
+    for target in LINK.findall(path.read_text(encoding="utf-8")):
+        assert (path.parent / target).exists(), target
