@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,6 @@ LEVELS = [
         "readers",
         "writers",
         "co_labels",
-        "co_labels",
         "confusion",
         "credible_intervals",
         "fit_result",
@@ -57,6 +57,9 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+MODULES = {module_name(path) for path in FILES}
+
+
 def room_of(module: str) -> str | None:
     """The room under crowdprism, or None for the package's own front door and the runner."""
     parts = module.split(".")
@@ -67,26 +70,26 @@ def only_for_types(node: ast.AST) -> bool:
     return isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
 
 
-def imported_modules(path: Path, *, at_top: bool = False) -> set[str]:
-    """Modules a file imports when it runs; with `at_top`, only those imported as the file is loaded."""
+@cache
+def imported_modules(path: Path) -> frozenset[str]:
+    """Modules a file imports when it runs, inside functions too."""
     found: set[str] = set()
 
     def visit(node: ast.AST) -> None:
-        if only_for_types(node) or (at_top and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))):
+        if only_for_types(node):
             return
         if isinstance(node, ast.Import):
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path.name}: relative import"
-            modules = {module_name(file) for file in FILES}
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                found.add(inner if inner in modules else str(node.module))
+                found.add(inner if inner in MODULES else str(node.module))
         for child in ast.iter_child_nodes(node):
             visit(child)
 
     visit(ast.parse(path.read_text(encoding="utf-8")))
-    return found
+    return frozenset(found)
 
 
 @pytest.mark.parametrize("path", FILES, ids=module_name)

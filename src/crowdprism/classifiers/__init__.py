@@ -17,7 +17,6 @@ from crowdprism.classifiers.max_mig import MaxMIG
 from crowdprism.classifiers.mbem import MBEM
 from crowdprism.classifiers.raykar import Raykar
 from crowdprism.classifiers.speelfc import SpeeLFC
-from crowdprism.classifiers.storage import load_classifier
 from crowdprism.classifiers.tracereg import TraceReg
 from crowdprism.classifiers.two_stage import TwoStage
 from crowdprism.classifiers.unionnet import UnionNet
@@ -73,6 +72,9 @@ ALIASES: dict[str, str] = {
     "coin-net": "coinnet",
     "annotmix": "annot-mix",
 }
+
+
+load_classifier = CrowdClassifier.load
 
 
 def make_classifier(name: str, **params: Any) -> CrowdClassifier:

@@ -133,6 +133,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """
 
     name: ClassVar[str]
+    kinds: ClassVar[dict[str, type[CrowdClassifier]]] = {}  # every method by name, for loading; users' own as well
     rate_ratio: ClassVar[float] = ANNOTATOR_RATE_RATIO
     no_confusions: ClassVar[str] = ""  # why a method has no confusion matrices, and which to take instead
 
@@ -287,6 +288,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init_subclass__(cls, **kwargs: Any) -> None:
         """Show the whole list of parameters in `help` and editors, though a method only writes its own."""
         super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            CrowdClassifier.kinds[cls.name] = cls
         seen: dict[str, inspect.Parameter] = {}
         for base in cls.__mro__:
             if issubclass(base, CrowdClassifier) and "__init__" in vars(base):
@@ -683,7 +686,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cls, folder: str | os.PathLike[str], *, network: nn.Module | Callable[..., nn.Module] | None = None
     ) -> Self:
         """Read a model that `save` wrote; `network` is needed where it was not one of ours."""
-        model = storage.load_classifier(folder, network=network)
+        model = storage.load(folder, cls.kinds, network=network)
         if not isinstance(model, cls):
             raise InvalidParameterError(f"{folder} holds a {type(model).__name__}, not a {cls.__name__}.")
         return model

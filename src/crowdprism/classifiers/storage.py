@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,8 +76,10 @@ def model_record(model: CrowdClassifier) -> dict[str, Any]:
     }
 
 
-def load_classifier(folder: str | os.PathLike[str], *, network: Any = None) -> CrowdClassifier:
-    """Read a classifier that `save` wrote, whatever its method."""
+def load(
+    folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifier]], *, network: Any = None
+) -> CrowdClassifier:
+    """Read a classifier that `save` wrote; `kinds` are the known classes by name."""
     source = Path(folder)
     result = FitResult.load(source)
     try:
@@ -90,15 +93,22 @@ def load_classifier(folder: str | os.PathLike[str], *, network: Any = None) -> C
         raise ResultFormatError(
             f"{source} is damaged: {type(error).__name__}: {error}. Fit and save it again."
         ) from error
-    return _restore(record, tensors, result, network, source)
+    if record["classifier"] not in kinds:
+        raise ResultFormatError(
+            f"{source} holds a {record['classifier']!r}, which is not known here; known are {', '.join(sorted(kinds))}. "
+            "Import the module that defines it first."
+        )
+    return _restore(kinds[record["classifier"]](**record["parameters"]), record, tensors, result, network, source)
 
 
 def _restore(
-    record: dict[str, Any], tensors: dict[str, torch.Tensor], result: FitResult, network: Any, source: Path
+    model: CrowdClassifier,
+    record: dict[str, Any],
+    tensors: dict[str, torch.Tensor],
+    result: FitResult,
+    network: Any,
+    source: Path,
 ) -> CrowdClassifier:
-    from crowdprism.classifiers import make_classifier
-
-    model = make_classifier(record["classifier"], **record["parameters"])
     model._network_name = record["network"] if record["network"] is not None else network
     if model._network_name is None:
         raise InvalidParameterError(
