@@ -95,8 +95,8 @@ def load(
         ) from error
     if record["classifier"] not in kinds:
         raise ResultFormatError(
-            f"{source} holds a {record['classifier']!r}, which is not known here; known are {', '.join(sorted(kinds))}. "
-            "Import the module that defines it first."
+            f"{source} holds a {record['classifier']!r}, which is not known here. Import the module that defines it "
+            f"first; known are {', '.join(sorted(kinds))}."
         )
     return _restore(kinds[record["classifier"]](**record["parameters"]), record, tensors, result, network, source)
 
