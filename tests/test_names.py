@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdprism.names import encode, in_order, is_missing, name_array, positions, same_names
+from crowdprism.names import MANY_TEXTS, encode, in_order, is_missing, name_array, positions, same_names
 from crowdprism.text_encoding import encode_many, encode_text
 
 settings.register_profile("quick", deadline=None, max_examples=40)  # compiled code is slow the first time
@@ -40,6 +40,14 @@ def test_polars_columns_are_encoded_as_lists_are(values: list[str]) -> None:
         assert found is not None
         assert found[0].tolist() == names.tolist()
         assert found[1].tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize("odd", ["plain", "\ud800"])
+def test_many_texts_are_encoded_as_few_are(odd: str) -> None:
+    values = [f"name {number * 7919 % 1000}" for number in range(MANY_TEXTS)] + [odd]
+    names, codes = encode(values)
+    assert names.tolist() == sorted(set(values))
+    assert names[codes].tolist() == values
 
 
 def test_names_that_cannot_be_compared_are_ordered_by_their_repr() -> None:

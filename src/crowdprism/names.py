@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 NameArray = NDArray[Any]
 INT32_MAX = np.iinfo(np.int32).max
 INT64_MAX = np.iinfo(np.int64).max
+MANY_TEXTS = 50_000  # from here on the way through polars is shorter
 
 
 def plain(value: Any) -> Any:
@@ -70,7 +71,7 @@ def in_order(values: Iterable[Hashable]) -> list[Any]:
         return sorted(listed, key=repr)
 
 
-def encode(values: Any) -> tuple[NameArray, NDArray[np.int64]]:
+def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
     """Return the distinct names in order, and for each value the position of its name.
 
     Examples
@@ -88,6 +89,10 @@ def encode(values: Any) -> tuple[NameArray, NDArray[np.int64]]:
     kinds = set(map(type, listed))
     if kinds == {int} and _fits_int64(listed):
         return _encode_ints(np.array(listed, dtype=np.int64))
+    if kinds == {str} and len(listed) >= MANY_TEXTS:
+        found = _encode_texts(listed)
+        if found is not None:
+            return found
     if any(issubclass(kind, np.generic) for kind in kinds):
         listed = [plain(value) for value in listed]
     position: dict[Any, int] = {}
@@ -98,6 +103,18 @@ def encode(values: Any) -> tuple[NameArray, NDArray[np.int64]]:
     rank = np.empty(len(ordered), dtype=np.int64)
     rank[[position[name] for name in ordered]] = np.arange(len(ordered))
     return name_array(ordered), rank[codes] if len(listed) else codes
+
+
+def _encode_texts(values: list[str]) -> tuple[NameArray, NDArray[Any]] | None:
+    """Encode many texts outside the interpreter; None where a text is no valid Unicode (a lone surrogate)."""
+    import polars as pl
+
+    from crowdprism.text_encoding import encode_text
+
+    try:
+        return encode_text(pl.Series(values, dtype=pl.String))
+    except (UnicodeError, TypeError, pl.exceptions.PolarsError):
+        return None
 
 
 def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
