@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # One thread per test process: two processes already fill two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test lint types bench docs experiments clean
+.PHONY: help demo test lint types bench browser docs experiments clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
@@ -26,8 +26,11 @@ types: .venv/.test  ## mypy, strict
 bench: .venv/.bench  ## side-by-side measurements with peers; results in benchmarks/results
 	$(BIN)/python benchmarks/run_all.py
 
+browser:  ## Chromium for the browser tests, from Debian's packages; without it they are skipped
+	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)
+
 docs: .venv/.docs  ## the documentation site, in site/
-	$(BIN)/mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 experiments: .venv/.test  ## the long studies behind docs/results
 	$(BIN)/python benchmarks/run_all.py --studies

@@ -186,9 +186,17 @@ def test_charts_change_with_the_theme(visit) -> None:
     assert visit(color_scheme="light").page.evaluate(ink) != visit(color_scheme="dark").page.evaluate(ink)
 
 
-def test_a_phone_needs_no_sideways_scrolling(visit) -> None:
-    seen = visit(viewport={"width": 375, "height": 800})
+@pytest.mark.parametrize("name", ["crowd", "hostile"])
+def test_a_phone_needs_no_sideways_scrolling(visit, name: str) -> None:
+    seen = visit(name, viewport={"width": 375, "height": 800})
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= 375
+
+
+def test_a_phone_shows_remarks_under_the_names(visit) -> None:
+    seen = visit(viewport={"width": 375, "height": 800})
+    table = seen.page.locator('[data-table="annotators"]')
+    assert table.evaluate("place => place.querySelector('.scroll').scrollWidth <= place.clientWidth")
+    assert table.get_by_text("no better than guessing").first.is_visible()
 
 
 def test_hostile_names_are_shown_as_text_and_run_nothing(visit) -> None:

@@ -49,7 +49,7 @@
     },
     { title: "labels", key: LABELS, number: true, cell: (row) => [whole(row[LABELS])], need: LABELS },
     { title: "accuracy", key: ACCURACY, number: true, cell: (row) => [percent(row[ACCURACY], 1)], need: ACCURACY },
-    { title: "95% interval", key: LOW, number: true, cell: (row) => [interval(row)], need: LOW },
+    { title: "95% interval", key: LOW, number: true, cell: (row) => [interval(row)], need: LOW, small: true },
     { title: "", cell: (row) => [intervalBar(row)], need: ACCURACY, small: true, label: "accuracy as a bar" },
     { title: "skill", key: SKILL, number: true, cell: (row) => [row[SKILL] === null ? "–" : row[SKILL].toFixed(2)], need: SKILL },
     { title: "agrees", key: AGREEMENT, number: true, cell: (row) => [percent(row[AGREEMENT])], need: AGREEMENT, small: true },
