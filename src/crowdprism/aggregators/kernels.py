@@ -47,6 +47,11 @@ def thread_pool(workers: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(workers, thread_name_prefix="crowdprism")
 
 
+if hasattr(os, "register_at_fork"):
+    # threads do not survive a fork: a child that used the parent's pool would wait for ever
+    os.register_at_fork(after_in_child=thread_pool.cache_clear)
+
+
 def run_blocks(work: Callable[[int, int, int], Any], item_start: NDArray[np.int64], blocks: int) -> list[Any]:
     """Call `work(block, first item, last item)` for blocks of items with about equally many annotations each."""
     cuts = np.searchsorted(item_start, np.linspace(0, item_start[-1], blocks + 1))
