@@ -32,7 +32,12 @@ def annotate(
     rows = confusions[annotator, truth[item]]
     label = (random.random((len(item), 1)) > np.cumsum(rows, axis=1)).sum(axis=1).clip(0, n_classes - 1)
     return Annotations.from_triplets(
-        item, annotator, label, classes=range(n_classes), item_names=range(len(truth)), annotator_names=range(n_annotators)
+        item,
+        annotator,
+        label,
+        classes=range(n_classes),
+        item_names=range(len(truth)),
+        annotator_names=range(n_annotators),
     )
 
 
