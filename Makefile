@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # One thread per test process: two processes already fill two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test lint types bench browser docs experiments clean
+.PHONY: help demo test lint types bench browser docs experiments experiments-human clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
@@ -34,6 +34,9 @@ docs: .venv/.docs  ## the documentation site, in site/
 
 experiments: .venv/.test  ## the long studies behind docs/results
 	$(BIN)/python benchmarks/run_all.py --studies
+
+experiments-human: .venv/.test  ## every classifier on LabelMe and Music (CROWDPRISM_DATA), resumable; docs/results/human.md
+	$(ONE_THREAD) $(BIN)/python benchmarks/human_labels.py
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("crowdprism needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'

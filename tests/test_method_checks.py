@@ -9,9 +9,10 @@ import pytest
 
 from crowdprism.aggregators import AGGREGATORS, MajorityVote, make_aggregator
 from crowdprism.annotations import Annotations
+from crowdprism.classifiers import CLASSIFIERS, make_classifier
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.fit_result import FitResult
-from crowdprism.method_checks import CHECKS, MethodCheckError, check_method
+from crowdprism.method_checks import CHECKS, MethodCheckError, check_method, sample_data
 
 # On ordinary data no method may refuse; on these it may, if it names a method that works.
 MAY_REFUSE = {
@@ -32,6 +33,51 @@ def test_every_aggregator_keeps_the_contract(name: str, check: Any) -> None:
         if check.__name__ not in MAY_REFUSE or not any(other in str(refusal) for other in AGGREGATORS):
             raise
         pytest.skip(f"refused with a reason: {refusal}")
+
+
+CLASSIFIER_NAMES = sorted(CLASSIFIERS)
+# As quick as a method can learn the sample crowd; the checks of invariance compare two trainings and need a few more.
+QUICK: dict[str, Any] = {
+    "epochs": 2,
+    "batch_size": 60,
+    "learning_rate": 0.05,
+    "network_options": {"hidden": (16,), "dropout": 0.0},
+}
+LONGER = {
+    "labels_are_better_than_chance",
+    "the_order_of_items_does_not_matter",
+    "the_order_of_classes_does_not_matter",
+}
+
+
+def quick_classifier(name: str, **params: Any) -> Any:
+    options = {**QUICK, **params}
+    if name == "raykar":
+        options.pop("network_options")  # it is linear
+    return make_classifier(name, **options)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("name", CLASSIFIER_NAMES)
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
+def test_every_classifier_keeps_the_contract(name: str, check: Any) -> None:
+    method = quick_classifier(name, epochs=20) if check.__name__ in LONGER else quick_classifier(name)
+    try:
+        check(method)
+    except UnsuitableDataError as refusal:
+        if check.__name__ not in MAY_REFUSE or not any(other in str(refusal) for other in CLASSIFIER_NAMES):
+            raise
+        pytest.skip(f"refused with a reason: {refusal}")
+
+
+@pytest.mark.parametrize("name", CLASSIFIER_NAMES)
+def test_every_classifier_trains_on_cuda(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("this machine has no cuda device")
+    data = sample_data()
+    fitted = quick_classifier(name, device="cuda").fit(data.features, data.annotations)
+    assert np.isfinite(fitted.predict_proba(data.features)).all()
 
 
 class Broken(MajorityVote):

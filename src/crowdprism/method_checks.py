@@ -10,6 +10,7 @@ it cannot work on with an `UnsuitableDataError`: that is an answer, not a breach
 from __future__ import annotations
 
 import copy
+import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -145,8 +146,12 @@ def the_same_seed_gives_the_same_result(method: Any) -> None:
 
 
 def global_random_state_is_left_alone(method: Any) -> None:
+    torch = sys.modules.get("torch")  # loaded by classifiers; never by the checks themselves
     before = np.random.get_state()[1].copy()  # type: ignore[index]  # noqa: NPY002
+    torch_before = None if torch is None else torch.get_rng_state()
     fit(method, sample_data())
+    if torch is not None:
+        expect(torch.equal(torch_before, torch.get_rng_state()), "the fit drew from torch's global generator")
     expect(np.array_equal(before, np.random.get_state()[1]), "the fit drew from NumPy's global generator")  # type: ignore[index]  # noqa: NPY002
 
 
@@ -248,6 +253,71 @@ def a_saved_result_loads_as_it_was(method: Any) -> None:
     )
 
 
+# -- of classifiers only ------------------------------------------------------------------------------------
+
+
+def predictions_have_the_documented_shapes_and_names(method: Any) -> None:
+    if not is_classifier(method):
+        return
+    data = sample_data()
+    fitted, a = fit(method, data), data.annotations
+    shape = (a.n_items, a.n_classes)
+    expect_distribution(fitted.predict_proba(data.features), shape, "predict_proba")
+    names = set(fitted.predict(data.features).tolist())
+    expect(names <= set(a.classes.tolist()), f"predict returns names that are no classes: {sorted(names)}")
+    expect(fitted.classes_.tolist() == a.classes.tolist(), "classes_ are not those of the annotations")
+    if fitted.confusions_ is not None:
+        expect_distribution(fitted.label_posterior(data.features, a), shape, "label_posterior")
+
+
+def a_batch_of_one_left_over_is_trained_on(method: Any) -> None:
+    if not is_classifier(method):
+        return
+    data = sample_data().take(np.arange(25))
+    fresh = copy.deepcopy(method).set_params(batch_size=8)
+    expect_valid(fresh.fit(data.features, data.annotations).result_, data)
+
+
+def float32_and_float64_features_give_the_same_result(method: Any) -> None:
+    if not is_classifier(method):
+        return
+    data = sample_data()
+    wide = replace(data, features=data.features.astype(np.float64))
+    expect_same(method, probabilities(method, data), probabilities(method, wide), "float64 instead of float32 features")
+
+
+def further_items_without_annotations_are_accepted(method: Any) -> None:
+    if not is_classifier(method):
+        return
+    data = sample_data()
+    fresh = copy.deepcopy(method)
+    fresh.fit(data.features, data.annotations, X_unlabelled=data.features[:30] + 0.1)
+    expect_valid(fresh.result_, data)
+
+
+def a_clone_gives_the_same_result(method: Any) -> None:
+    if not is_classifier(method):
+        return
+    data = sample_data()
+    twin = type(method)(**method.get_params())
+    expect(
+        np.array_equal(probabilities(method, data), probabilities(twin, data)), "a copy made from get_params differs"
+    )
+
+
+def a_loaded_classifier_predicts_as_the_saved_one(method: Any) -> None:
+    if not is_classifier(method):
+        return
+    data = sample_data()
+    fitted = fit(method, data)
+    with tempfile.TemporaryDirectory() as folder:
+        loaded = load(fitted.save(f"{folder}/run"))
+    expect(
+        np.array_equal(loaded.predict_proba(data.features), fitted.predict_proba(data.features)),
+        "predictions differ after save and load",
+    )
+
+
 CHECKS: tuple[Callable[[Any], None], ...] = (
     result_has_the_documented_shapes_and_names,
     fit_returns_the_method_itself,
@@ -266,6 +336,12 @@ CHECKS: tuple[Callable[[Any], None], ...] = (
     two_classes_and_thirty_classes_work,
     weight_two_equals_the_annotation_twice,
     a_saved_result_loads_as_it_was,
+    predictions_have_the_documented_shapes_and_names,
+    a_batch_of_one_left_over_is_trained_on,
+    float32_and_float64_features_give_the_same_result,
+    further_items_without_annotations_are_accepted,
+    a_clone_gives_the_same_result,
+    a_loaded_classifier_predicts_as_the_saved_one,
 )
 
 

@@ -161,8 +161,8 @@ class AnnotMix(CrowdClassifier):
     start_diagonal
         Probability of a right label at the start; the paper has 0.9.
     **training
-        Parameters of `CrowdClassifier`. The paper (LabelMe, Music): RAdam at 0.01, batches of 64, 50 epochs, cosine,
-        weight decay 1e-4 or 0 for the classifier and 0 for annotators.
+        Parameters of `CrowdClassifier`. As in the paper (LabelMe, Music) the defaults are RAdam at 0.01, 50 epochs,
+        cosine, weight decay 1e-4 for the classifier (0 for Music) and 0 for annotators; batches of 64 there.
 
     Notes
     -----
@@ -180,8 +180,17 @@ class AnnotMix(CrowdClassifier):
     name: ClassVar[str] = "annot-mix"
     rate_ratio: ClassVar[float] = 1.0  # the confusions are a network too
 
-    def __init__(self, *, alpha: float = 1.0, start_diagonal: float = 0.9, **training: Any) -> None:
-        super().__init__(**training)
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        start_diagonal: float = 0.9,
+        optimizer: str = "radam",
+        learning_rate: float = 1e-2,
+        weight_decay: float = 1e-4,
+        **training: Any,
+    ) -> None:
+        super().__init__(optimizer=optimizer, learning_rate=learning_rate, weight_decay=weight_decay, **training)
         self.alpha = alpha
         self.start_diagonal = start_diagonal
 
