@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray, cells_of
 from crowdprism.aggregators.confusion_prior import CellPrior, ConfusionPrior, prior_of_cells
-from crowdprism.aggregators.expectation import Expectation, ExpectationStep
+from crowdprism.aggregators.expectation import ExpectationStep
+from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.annotations import Annotations
 
 MAX_ITER = 100

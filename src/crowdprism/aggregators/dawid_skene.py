@@ -24,7 +24,8 @@ from crowdprism.aggregators.confusion_em import (
 )
 from crowdprism.aggregators.confusion_prior import ConfusionPrior, pooled_centre, prior_of_cells
 from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.expectation import Expectation, ExpectationStep, annotated_items, vote_shares_of
+from crowdprism.aggregators.expectation import ExpectationStep, annotated_items, vote_shares_of
+from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
 from crowdprism.aggregators.past import past_counts, starting_confusions
 from crowdprism.annotations import Annotations

@@ -12,11 +12,11 @@ from crowdprism.aggregators.confusion_em import dense_counts, rows_to_one
 from crowdprism.aggregators.convergence import require_iterations, unsettled
 from crowdprism.aggregators.expectation import (
     USUAL_PASSES,
-    Expectation,
     ExpectationStep,
     annotated_items,
     vote_shares_of,
 )
+from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.aggregators.variational_confusions import Priors, VariationalRun, expect, run_variational
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError

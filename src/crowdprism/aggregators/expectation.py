@@ -6,7 +6,6 @@ threaded kernels for large data. Which one runs depends on the size of the data 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,35 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
+from crowdprism.aggregators.expectation_records import TIE, Expectation
 
 # Loading numba and its cached kernels takes about half a second. The sparse products need about 4 ns per annotation,
 # column and pass, so beyond this many of them the compiled way ends first.
 COMPILE_ABOVE = 100_000_000
 USUAL_PASSES = 30
 FLOOR = 1e-30  # smallest probability in a product: eight of them do not underflow, and none changes a result
-TIE = 1e-9  # relative difference below which two classes are equally probable in a hard step
-
-
-@dataclass(frozen=True, eq=False)
-class Expectation:
-    """What an expectation step gives.
-
-    Attributes
-    ----------
-    log_likelihood
-        Sum over items of the log of the summed (hard step: largest) joint probability.
-    cell_counts
-        (n_cells, columns) expected weight of the cell's annotations on items of each class.
-    class_totals
-        (columns,) expected number of annotated items of each class.
-    class_probabilities
-        (n_items, columns), or None where not asked for.
-    """
-
-    log_likelihood: float
-    cell_counts: FloatArray
-    class_totals: FloatArray
-    class_probabilities: FloatArray | None
 
 
 class ExpectationStep:

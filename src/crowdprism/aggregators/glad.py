@@ -11,7 +11,8 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import MAX_TABLE_BYTES, FloatArray, require_room
 from crowdprism.aggregators.confusion_em import TOLERANCE
 from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.glad_step import PRIOR_MEAN, GladStep, ease_of
+from crowdprism.aggregators.expectation_records import PRIOR_MEAN
+from crowdprism.aggregators.glad_step import GladStep, ease_of
 from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError

@@ -8,7 +8,7 @@ import numpy as np
 from numba import njit
 
 from crowdprism.aggregators.cells import FloatArray
-from crowdprism.aggregators.glad_step import (
+from crowdprism.aggregators.expectation_records import (
     HALVINGS,
     MAX_LOG_EASE,
     NEWTON_STEPS,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,24 +9,18 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import FloatArray
 from crowdprism.aggregators.expectation import soft_classes
+from crowdprism.aggregators.expectation_records import (
+    HALVINGS,
+    MAX_LOG_EASE,
+    NEWTON_STEPS,
+    PRIOR_MEAN,
+    SMALL_LOGIT,
+    GladExpectation,
+)
 from crowdprism.annotations import Annotations
 
-PRIOR_MEAN = 1.0  # of ability and of log ease, both with variance 1 (Whitehill et al. 2009)
 # The plain way costs about 200 ns per annotation and sweep, and a fit takes some hundred sweeps.
 COMPILE_ABOVE = 50_000
-NEWTON_STEPS = 3
-HALVINGS = 4
-SMALL_LOGIT = 1e-4  # below it tanh(x/2) / (4 x) is 1/8 to machine precision
-MAX_LOG_EASE = 50.0  # far beyond what the prior N(1, 1) allows; only keeps exp finite in a wild line search
-
-
-@dataclass(frozen=True, eq=False)
-class GladExpectation:
-    """Log likelihood, probability (n_annotations,) that each annotation is right, class probabilities if asked for."""
-
-    log_likelihood: float
-    right: FloatArray
-    class_probabilities: FloatArray | None
 
 
 class GladStep:

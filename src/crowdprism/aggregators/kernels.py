@@ -22,7 +22,7 @@ from numba import njit
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
-from crowdprism.aggregators.expectation import TIE, Expectation
+from crowdprism.aggregators.expectation_records import TIE, Expectation
 
 LANES = 4  # doubles per vector instruction
 MAX_COUNT_BYTES = 512 * 1024**2  # all threads' count tables together; beyond it fewer threads work

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import MAX_TABLE_BYTES, Cells, FloatArray, cells_of, require_room
 from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.vote_expectation import VoteExpectation, VoteExpectationStep
+from crowdprism.aggregators.expectation_records import VoteExpectation
+from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult

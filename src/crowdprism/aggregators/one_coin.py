@@ -13,7 +13,8 @@ from crowdprism.aggregators.cells import MAX_TABLE_BYTES, FloatArray, require_ro
 from crowdprism.aggregators.confusion_em import MAX_ITER, TOLERANCE
 from crowdprism.aggregators.convergence import require_iterations, unsettled
 from crowdprism.aggregators.dawid_skene import ClassPrior, carried_over, fixed_class_prior
-from crowdprism.aggregators.vote_expectation import VoteExpectation, VoteExpectationStep
+from crowdprism.aggregators.expectation_records import VoteExpectation
+from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult

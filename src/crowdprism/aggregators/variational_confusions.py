@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from crowdprism.aggregators.cells import Cells, FloatArray
-from crowdprism.aggregators.expectation import Expectation, ExpectationStep
+from crowdprism.aggregators.expectation import ExpectationStep
+from crowdprism.aggregators.expectation_records import Expectation
 
 
 @dataclass(frozen=True)

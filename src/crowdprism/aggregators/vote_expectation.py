@@ -6,7 +6,6 @@ of classes. The factor depends on the annotator alone (one-coin) or on the annot
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,33 +14,11 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import FloatArray
 from crowdprism.aggregators.expectation import USUAL_PASSES, soft_classes
+from crowdprism.aggregators.expectation_records import VoteExpectation
 from crowdprism.annotations import Annotations
 
 # As for `expectation.COMPILE_ABOVE`, in annotations x passes: the plain way needs about 40 ns for each.
 COMPILE_ABOVE = 10_000_000
-
-
-@dataclass(frozen=True, eq=False)
-class VoteExpectation:
-    """What an expectation step over votes gives.
-
-    Attributes
-    ----------
-    log_likelihood
-        Sum over items of log(sum over classes of prior x product of odds); the part that all classes share is the
-        method's to add.
-    hits
-        (n_sources,) expected weight of right annotations of each source.
-    class_totals
-        (n_classes,) expected number of annotated items of each class.
-    class_probabilities
-        (n_items, n_classes), or None where not asked for.
-    """
-
-    log_likelihood: float
-    hits: FloatArray
-    class_totals: FloatArray
-    class_probabilities: FloatArray | None
 
 
 class VoteExpectationStep:

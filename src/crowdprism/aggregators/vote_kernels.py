@@ -9,8 +9,8 @@ from numba import njit
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import FloatArray
+from crowdprism.aggregators.expectation_records import VoteExpectation
 from crowdprism.aggregators.kernels import FAST, NO_WEIGHT, UNDERFLOW, n_threads, run_blocks
-from crowdprism.aggregators.vote_expectation import VoteExpectation
 from crowdprism.annotations import Annotations
 
 OVERFLOW = 1.0 / UNDERFLOW
