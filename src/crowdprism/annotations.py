@@ -311,6 +311,8 @@ class Annotations:
 
     def __getitem__(self, index: Any) -> Annotations:
         """Select items by int, slice, mask or array of positions; annotators and classes stay as they are."""
+        if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
+            index = index[0]  # scikit-learn selects rows of any array as y[rows, ...]
         chosen = self._item_positions(index)
         counts = self.item_start[chosen + 1] - self.item_start[chosen]
         start = np.zeros(len(chosen) + 1, dtype=self.item_start.dtype)

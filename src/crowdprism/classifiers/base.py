@@ -46,6 +46,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import sklearn.exceptions
 import torch
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
@@ -93,6 +94,10 @@ SELECTIONS = ("annotations", "clean", "last")
 SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
 ANNOTATOR_RATE_RATIO = 10.0  # annotators' logits must travel several units; at the network's rate they cannot
 NOT_IN_FINGERPRINT = {"checkpoint", "resume", "callbacks", "n_workers", "network", "n_heads"}
+
+
+class UnfittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
+    """A learned quantity was asked for before `fit`; scikit-learn's tools know it as theirs."""
 
 
 class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -583,7 +588,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "result_"):
-            raise NotFittedError(f"This {type(self).__name__} is not fitted yet. Call fit(X, annotations) first.")
+            raise UnfittedError(f"This {type(self).__name__} is not fitted yet. Call fit(X, annotations) first.")
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "result_")

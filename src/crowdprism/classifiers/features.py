@@ -59,7 +59,7 @@ def as_features(X: Any, *, what: str = "X") -> Features:
 def _numbers(array: np.ndarray, what: str) -> np.ndarray:
     try:
         return array.astype(np.float64)
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise InvalidParameterError(f"{what} must hold numbers: {error}. Encode text as numbers first.") from error
 
 

@@ -41,7 +41,8 @@ class GeoCrowdNet(CrowdClassifier):
     regularizer
         `"F"`: volume of the predictions (confident and balanced over classes; the all-round choice). `"W"`: volume of
         the stacked confusions (for many annotators and few items). None: plain coupled cross-entropy. `"auto"`: none
-        where votes are imbalanced, W where there are more confusion rows than items, else F.
+        where votes are imbalanced or annotators have a skill each, W where there are more confusion rows than items,
+        else F.
     strength
         Weight of the volume term; `"auto"` takes 0.05 for F and 0.01 for W.
     loss
@@ -137,7 +138,7 @@ class GeoCrowdNet(CrowdClassifier):
         imbalanced = shares[rare] < RARE_CLASS / annotations.n_classes
         told = f"class {annotations.classes[rare]!r} has {shares[rare]:.1%} of the votes"
         if self.regularizer == "auto":
-            if imbalanced:
+            if imbalanced or self._form(annotations) == "skill":
                 return None
             many_annotators = annotations.n_annotators * annotations.n_classes >= problem.flat.n_items
             return "W" if many_annotators else "F"
@@ -184,16 +185,19 @@ class GeoCrowdNet(CrowdClassifier):
 
     # -- head -----------------------------------------------------------------------------------------------
 
+    def _form(self, annotations: Annotations) -> str:
+        """Which form the confusions take."""
+        if self._paper:
+            return "free"
+        if self.confusion_form != "auto":
+            return self.confusion_form
+        return suitable_form(annotations.n_annotations, annotations.n_annotators, annotations.n_classes)
+
     def _make_head(self, problem: Problem) -> CrowdHead:
         annotations = problem.annotations
         start = start_confusions("identity" if self._paper else self.start, annotations, diagonal=self.start_diagonal)
-        form = self.confusion_form
-        if form == "auto":
-            form = suitable_form(annotations.n_annotations, annotations.n_annotators, annotations.n_classes)
         everywhere = {"all": False, "touched": True, "auto": None}[self.annotator_updates]
-        layer = make_annotator_layer(
-            "free" if self._paper else form, start, touched_only=False if self._paper else everywhere
-        )
+        layer = make_annotator_layer(self._form(annotations), start, touched_only=False if self._paper else everywhere)
         regularizer = self._chosen_regularizer
         strength = DEFAULT_STRENGTHS.get(str(regularizer), 0.0) if self.strength == "auto" else float(self.strength)
         return GeometricHead(

@@ -59,7 +59,9 @@ def annotations_of(y: Any) -> Annotations:
         raise InvalidParameterError("This classifier requires y to be passed, but the target y is None.")
     if isinstance(y, Annotations):
         return y
-    if len(np.shape(y)) != 1:
+    if not hasattr(y, "shape"):
+        y = np.asarray(y)
+    if len(y.shape) != 1:
         return as_annotations(y)
     from sklearn.utils.multiclass import check_classification_targets
 
