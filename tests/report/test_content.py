@@ -215,3 +215,18 @@ def test_the_layout_is_finite_and_draws_friends_together() -> None:
     assert apart[0, 1] < apart[0, 4]
     assert apart[3, 4] < apart[3, 1]
     assert spring_layout(np.zeros((1, 1))).shape == (1, 2)
+
+
+def test_items_that_nobody_labelled_do_not_count_as_uncertain() -> None:
+    a = cp.Annotations.from_dense([[0, 0, 0], [1, 1, 1]] * 20 + [[-1, -1, -1]] * 60)
+    shown = build_content(fitted(a), a)
+    assert sum(shown.certainty) == 40
+    assert shown.review.n_suspect == 0
+    assert any("60 of 100 items have no label" in finding.text for finding in shown.verdict.findings)
+
+
+def test_the_gold_figure_is_the_share_right_of_the_labelled(crowd: cp.Annotations) -> None:
+    result = fitted(crowd)
+    right = float(np.ma.mean(crowd.gold == np.argmax(result.class_probabilities, axis=1)))
+    figures = {figure.name: figure.value for figure in build_content(result, crowd).figures}
+    assert figures["right against gold"] == f"{right:.1%}"

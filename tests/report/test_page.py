@@ -5,6 +5,8 @@ from __future__ import annotations
 import html.parser
 import json
 import re
+import subprocess
+import sys
 from datetime import datetime
 from pathlib import Path
 
@@ -162,3 +164,14 @@ def test_a_notebook_shows_results_and_annotations_at_a_glance() -> None:
     for word in ("majority-vote", "ann", "cat", "x"):
         assert word in shown
     assert "3 annotations of 2 items by 2 annotators" in a._repr_html_()
+
+
+def test_writing_a_report_loads_nothing_heavy(tmp_path: Path) -> None:
+    work = f"""
+import sys, crowdprism as cp
+a = cp.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]])
+cp.make_aggregator("dawid-skene").fit(a).result_.report({str(tmp_path / "report.html")!r}, a)
+print([name for name in ("torch", "sklearn", "pandas", "matplotlib") if name in sys.modules])
+"""
+    done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "[]", done.stderr

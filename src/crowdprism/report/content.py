@@ -7,16 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.agreement import AgreementReport, agreement
-from crowdprism.diagnostics.calibration import calibration_of
+from crowdprism.diagnostics.calibration import calibration
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError, some
 from crowdprism.fit_result import FitResult
 from crowdprism.names import same_names
 from crowdprism.report.annotator_rows import Judged, build_annotators, chance_level, crowd_confusion, judge
 from crowdprism.report.graph_layout import build_graph, pair_counts
-from crowdprism.report.judgement import build_verdict, examined
+from crowdprism.report.judgement import build_verdict, examined, labelled
 from crowdprism.report.names_shown import shown_name, visible
 from crowdprism.report.records import (
     Agreement,
@@ -69,7 +70,7 @@ def build_content(
         classes=tuple(shown_name(name) for name in result.classes),
         verdict=build_verdict(result, annotations, agreed, table, checks),
         figures=first_figures(result, annotations, judged),
-        certainty=certainty(result),
+        certainty=certainty(labelled(result, annotations)),
         chance=chance_level(result) if result.n_items else 0.0,
         class_rows=class_rows(result, annotations),
         annotators=table,
@@ -124,7 +125,7 @@ def sizes(result: FitResult, annotations: Annotations | None) -> str:
 
 def first_figures(result: FitResult, annotations: Annotations | None, judged: Judged) -> tuple[Figure, ...]:
     """The numbers to look at first."""
-    top = result.class_probabilities.max(axis=1)
+    top = labelled(result, annotations).max(axis=1)
     found = []
     if len(top):
         found.append(Figure("labels expected to be right", f"{top.mean():.1%}", "by the method's own probabilities"))
@@ -139,18 +140,20 @@ def first_figures(result: FitResult, annotations: Annotations | None, judged: Ju
         mean = annotations.n_annotations / annotations.n_items
         found.append(Figure("labels per item", f"{mean:.1f}", f"at most {int(annotations.labels_per_item.max())}"))
     best = np.argmax(result.class_probabilities, axis=1)
-    if annotations.gold is not None and annotations.gold.count():
-        right = float(np.ma.mean(annotations.gold == best))
-        found.insert(0, Figure("right against gold", f"{right:.1%}", f"on {int(annotations.gold.count()):,} items"))
+    if annotations.gold is not None:
+        judged_items = np.ma.compressed((annotations.gold == best)[annotations.labels_per_item > 0])
+        if len(judged_items):
+            share = f"{judged_items.mean():.1%}"
+            found.insert(0, Figure("right against gold", share, f"on {len(judged_items):,} items"))
     if annotations.n_annotations:
         kept = float((annotations.label == best[annotations.item]).mean())
         found.append(Figure("given labels that stand", f"{kept:.0%}", "the others were outvoted or discounted"))
     return tuple(found)
 
 
-def certainty(result: FitResult) -> tuple[int, ...]:
+def certainty(class_probabilities: NDArray[Any]) -> tuple[int, ...]:
     """How many items have a label of which probability, in equal bins."""
-    top = result.class_probabilities.max(axis=1)
+    top = class_probabilities.max(axis=1)
     place = np.minimum((top * N_CERTAINTY_BINS).astype(int), N_CERTAINTY_BINS - 1)
     return tuple(np.bincount(place, minlength=N_CERTAINTY_BINS).tolist())
 
@@ -184,9 +187,12 @@ def curves(result: FitResult) -> tuple[Curve, ...]:
 
 def reliability(result: FitResult, annotations: Annotations | None) -> Reliability | None:
     """How often labels of each probability are right, where gold is known."""
-    if annotations is None or annotations.gold is None or annotations.gold.count() < LEAST_GOLD:
+    if annotations is None or annotations.gold is None:
         return None
-    measured = calibration_of(result, annotations)
+    gold = annotations.gold[annotations.labels_per_item > 0]
+    if gold.count() < LEAST_GOLD:
+        return None
+    measured = calibration(labelled(result, annotations), gold)
     full = np.flatnonzero(measured.curve.count)
     return Reliability(
         probability=measured.curve.confidence[full].tolist(),

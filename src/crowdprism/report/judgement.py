@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.agreement import AgreementReport
@@ -39,7 +42,8 @@ def build_verdict(
     checks: tuple[Check, ...] = (),
 ) -> Verdict:
     """Collect every finding; the gravest gives the headline."""
-    findings = [*from_checks(checks), *from_labels(result)]
+    shown = labelled(result, annotations)
+    findings = [*from_checks(checks), *from_labels(shown)]
     if annotations is not None and agreement is not None:
         findings += [*from_agreement(agreement), *from_coverage(agreement), *from_gold(result, annotations)]
     findings += [*from_annotators(annotators), *(Finding("caution", visible(text)) for text in result.warnings)]
@@ -72,16 +76,31 @@ def examined(result: FitResult, annotations: Annotations) -> tuple[Check, ...]:
 def from_checks(checks: tuple[Check, ...]) -> list[Finding]:
     """What the conditions say in short: those that are clearly broken, or that none is."""
     broken = [check for check in checks if check.level == "warning" and check.name != "co-labelling"]
-    if broken:
-        return [Finding("warning" if check.name in DECISIVE else "caution", check.text, check.help) for check in broken]
+    decisive = [Finding("warning", check.text, check.help) for check in broken if check.name in DECISIVE]
+    thin = [check.name.removeprefix("scattering of ") for check in broken if check.name not in DECISIVE]
+    if thin:
+        text = f"The {' and the '.join(thin)} are not varied enough to determine everything beyond doubt."
+        decisive.append(Finding("caution", text, "See Identifiability."))
+    if decisive:
+        return decisive
     if any(check.level == "good" for check in checks):
         return [Finding("good", "Crowd and items are varied enough to tell classes apart.", "See Identifiability.")]
     return []
 
 
-def from_labels(result: FitResult) -> list[Finding]:
+def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]:
+    """(items with annotations, n_classes) class probabilities; of all items where annotations are not given.
+
+    Items that nobody labelled have the method's prior or prediction, which says nothing about the crowd.
+    """
+    if annotations is None:
+        return result.class_probabilities
+    return np.asarray(result.class_probabilities[annotations.labels_per_item > 0])
+
+
+def from_labels(class_probabilities: NDArray[Any]) -> list[Finding]:
     """How certain the labels are, by the method's own account."""
-    top = result.class_probabilities.max(axis=1)
+    top = class_probabilities.max(axis=1)
     unsure = float((top < SURE).mean()) if len(top) else 0.0
     text = f"{1 - unsure:.0%} of the labels have a probability of {SURE:.0%} or more, by the method's own account."
     if unsure > UNSURE_SHARE:
@@ -151,14 +170,17 @@ def from_coverage(agreement: AgreementReport) -> list[Finding]:
 
 def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
     """How the labels fare where the truth is known."""
-    if annotations.gold is None or not annotations.gold.count():
+    if annotations.gold is None:
         return []
-    best = np.argmax(result.class_probabilities, axis=1)
-    accuracy = float(np.ma.mean(annotations.gold == best))
-    n_gold = int(annotations.gold.count())
-    expected = float(result.class_probabilities.max(axis=1)[~np.ma.getmaskarray(annotations.gold)].mean())
-    text = f"{accuracy:.1%} of the labels of {n_gold} items with gold are right; the method expected {expected:.1%}."
-    margin = 3 * np.sqrt(max(accuracy * (1 - accuracy), 1 / n_gold) / n_gold) + 0.02  # three standard errors and a bit
+    known = ~np.ma.getmaskarray(annotations.gold) & (annotations.labels_per_item > 0)
+    n_gold = int(known.sum())
+    if not n_gold:
+        return []
+    chosen = result.class_probabilities[known]
+    accuracy = float((np.argmax(chosen, axis=1) == annotations.gold.data[known]).mean())
+    expected = float(chosen.max(axis=1).mean())
+    text = f"{accuracy:.1%} of the labels of {n_gold:,} items with gold are right; the method expected {expected:.1%}."
+    margin = 2 * np.sqrt(max(accuracy * (1 - accuracy), 1 / n_gold) / n_gold) + 0.01  # two standard errors and a bit
     if expected - accuracy > margin:
         return [Finding("caution", f"{text} Its probabilities are too sure.", "See Calibration.")]
     return [Finding("good", text)]
@@ -168,18 +190,16 @@ def from_annotators(table: AnnotatorTable) -> list[Finding]:
     """Who is careless, adverse or a copy, and who labelled too little to tell."""
     discounted = "The method already discounts them; new labels should go to others."
     kinds = {
-        CARELESS: ("are no better than guessing", discounted),
-        ADVERSE: ("answer against the truth", "Perhaps they misread the instructions; ask them."),
-        COPIES: (
-            "agree with another more than their skill explains",
-            "They may copy, or share a source; look at them.",
-        ),
+        CARELESS: ("is", "are", "no better than guessing", discounted),
+        ADVERSE: ("answers", "answer", "against the truth", "A misread instruction, perhaps; ask."),
+        COPIES: ("agrees", "agree", "with another more than skill explains", "Copied, or from one source? Look."),
     }
     found = []
-    for kind, (text, help_) in kinds.items():
+    for kind, (one, many, rest, help_) in kinds.items():
         names = [row.name for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
         if names:
-            text = f"{len(names)} of {table.n_annotators} annotators {text}: {listed(names)}."
+            verb = one if len(names) == 1 else many
+            text = f"{len(names)} of {table.n_annotators} annotators {verb} {rest}: {listed(names)}."
             found.append(Finding("note", text, help_))
     few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:

@@ -46,10 +46,12 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
         masks[HARD] = np.nan_to_num(known.difficulty) > MUCH_HARDER
         own, most = votes_for(annotations, best)
         masks["the label has fewer votes than another"] = own < most
-        masks["nobody labelled it"] = annotations.labels_per_item == 0
     masks["two classes are nearly as likely"] = close
     masks["no class is likely"] = (top < UNCERTAIN) & ~close
-    return masks
+    if annotations is None:
+        return masks
+    # Of items that nobody labelled there is nothing to review; the overview counts them.
+    return {reason: mask & (annotations.labels_per_item > 0) for reason, mask in masks.items()}
 
 
 def votes_for(annotations: Annotations, chosen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

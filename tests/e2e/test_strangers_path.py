@@ -1,0 +1,142 @@
+"""A stranger's first hour: files as tools export them, the installed command, nothing configured."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import crowdprism as cp
+
+PEOPLE = ("ann", "bob", "cy", "=dan|' /C calc'!A0")
+N_TASKS = 60
+
+
+def label_of(task: int, person: int) -> str:
+    """Three good annotators and one who is wrong on every third task."""
+    wrong = person == 3 and task % 3 == 0
+    return ("cat", "dog")[(task + wrong) % 2]
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Path:
+    export = [
+        {
+            "id": task,
+            "data": {"image": f"/data/upload/{task}.png"},
+            "annotations": [
+                {
+                    "id": 10 * task + person,
+                    "completed_by": {"id": person, "email": name},
+                    "result": [
+                        {
+                            "from_name": "animal",
+                            "to_name": "image",
+                            "type": "choices",
+                            "value": {"choices": [label_of(task, person)]},
+                        }
+                    ],
+                }
+                for person, name in enumerate(PEOPLE)
+            ],
+        }
+        for task in range(N_TASKS)
+    ]
+    (tmp_path / "export.json").write_text(json.dumps(export), encoding="utf-8")
+    return tmp_path
+
+
+def crowdprism(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as its own process, with an empty home and no settings of ours."""
+    kept = {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "PYTHONPATH") if name in os.environ}
+    environment = {**kept, "HOME": str(folder), "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    return subprocess.run(
+        [sys.executable, "-m", "crowdprism", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_from_a_label_studio_export_to_classifier_labels_and_report(here: Path) -> None:
+    ids = [row["item"] for row in read_items(here)]
+    with (here / "features.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(["item", "x", "y"])
+        writer.writerows([name, place % 2, 1 - place % 2] for place, name in enumerate(ids))
+    trained = crowdprism(
+        here, "train", "export.json", "--features", "features.csv", "--id-column", "item", "--epochs", "8", "-o", "run"
+    )
+    assert trained.returncode == 0, trained.stderr
+    labels = rows_of(here / "run" / "labels.csv")
+    assert len(labels) == N_TASKS
+    assert all(row["label"] == ("cat", "dog")[ids.index(row["item"]) % 2] for row in labels)
+    people = {row["annotator"]: float(row["accuracy"]) for row in rows_of(here / "run" / "annotators.csv")}
+    assert min(people, key=people.__getitem__) == "3", "annotators go by their id in Label Studio"
+    reported = crowdprism(here, "report", "run", "export.json", "-o", "report.html")
+    assert reported.returncode == 0, reported.stderr
+    assert (here / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+
+
+def read_items(here: Path) -> list[dict[str, str]]:
+    """Ids as crowdprism gives them, in the order of the tasks."""
+    converted = crowdprism(here, "convert", "export.json", "labels.csv")
+    assert converted.returncode == 0, converted.stderr
+    seen = {row["item"]: row for row in rows_of(here / "labels.csv")}
+    return sorted(seen.values(), key=lambda row: int("".join(filter(str.isdigit, row["item"])) or 0))
+
+
+def test_from_an_mturk_batch_to_labels_a_spreadsheet_may_open(here: Path) -> None:
+    with (here / "batch.csv").open("w", encoding="utf-8", newline="") as file:
+        writer = csv.writer(file, quoting=csv.QUOTE_ALL)
+        writer.writerow(
+            [
+                "HITId",
+                "AssignmentId",
+                "WorkerId",
+                "AssignmentStatus",
+                "WorkTimeInSeconds",
+                "Input.url",
+                "Answer.kind.label",
+            ]
+        )
+        writer.writerows(
+            [f"H{task}", f"A{task}-{person}", name, "Approved", 9, f"{task}.jpg", label_of(task, person)]
+            for task in range(N_TASKS)
+            for person, name in enumerate(PEOPLE)
+        )
+    done = crowdprism(here, "aggregate", "batch.csv", "-o", "run")
+    assert done.returncode == 0, done.stderr
+    assert "mturk" in done.stderr.lower(), "what was detected is told"
+    labels = {row["item"]: row["label"] for row in rows_of(here / "run" / "labels.csv")}
+    assert labels == {f"{task}.jpg": ("cat", "dog")[task % 2] for task in range(N_TASKS)}
+    names = {row["annotator"] for row in rows_of(here / "run" / "annotators.csv")}
+    assert "'=dan|' /C calc'!A0" in names, "a name that a spreadsheet would run begins with a quote"
+
+
+def test_from_a_frame_in_a_notebook_to_a_display() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(
+        [(task, name, label_of(task, person)) for task in range(N_TASKS) for person, name in enumerate(PEOPLE)],
+        schema=["item", "annotator", "label"],
+        orient="row",
+    )
+    annotations = cp.Annotations.from_frame(frame)
+    result = cp.make_aggregator("dawid-skene").fit(annotations).result_
+    assert "240 annotations of 60 items" in annotations._repr_html_()
+    assert "dawid-skene" in result._repr_html_()
+    assert result.to_frame()["label"].to_list() == [("cat", "dog")[task % 2] for task in range(N_TASKS)]
+    assert np.argmin(result.annotator_accuracy) == annotations.annotators.tolist().index(PEOPLE[3])
