@@ -26,8 +26,22 @@ PAGE = RESULTS.parent.parent / "docs" / "results" / "geocrowdnet.md"
 SEEDS = range(5)
 N_FOLDS = 5
 PAPER_GRID = [{"learning_rate": r, "strength": s} for r, s in product((0.01, 0.001), (1e-2, 1e-3, 1e-4))]
-STRONG_F = {"regularizer": "F", "strength": 0.1, "epochs": 60, "warm_start": 1 / 6, "weight_decay": 1e-2}
-AUTO = {"regularizer": "F", "strength": 0.1, "weight_decay": "auto", "input_noise": "auto", "n_heads": 5}
+STRONG_F = {
+    "regularizer": "F",
+    "loss": "ccem",
+    "strength": 0.1,
+    "epochs": 60,
+    "warm_start": 1 / 6,
+    "weight_decay": 1e-2,
+}
+AUTO = {
+    "regularizer": "F",
+    "strength": 0.1,
+    "evidence_temper": 1.0,
+    "weight_decay": "auto",
+    "input_noise": "auto",
+    "n_heads": 5,
+}
 PAPER = {"mode": "paper", "schedule": "none", "epochs": 100, "batch_size": 100, "network": "music"}
 
 # Section -> (data set, protocol, target in %, settings; several settings are a grid that clean labels choose from).
