@@ -269,7 +269,8 @@ All class probabilities are mixed with the uniform; the crowd has a perfect anno
 
 The F term needs scattered items (Theorem 3a), and its error grows as soon as v of the items leaves 1, long before xi_2
 reaches 1/K: it pulls the classes apart further than they are. The W term (Theorem 3b) only needs class probabilities
-of full rank: at the largest blur its error of f is {items["W"]["classes"]:.2g} against {items["F"]["classes"]:.2g} with F.
+of full rank: at the largest blur its error of f is {items["W"]["classes"]:.2g}, that of the F term
+{items["F"]["classes"]:.2g}.
 
 ## A crowd that is never sure
 
@@ -279,9 +280,9 @@ The same with the confusions mixed with guessing; the items keep their anchors.
 
 {table(found["crowd"], "blur")}
 
-Now the roles are exchanged: the F term stays near the truth (A {people["F"]["confusions"]:.2g} at the largest blur), while
-W ({people["W"]["confusions"]:.2g}) and no term ({people["none"]["confusions"]:.2g}) drift off. With too few sure annotators,
-no amount of annotations repairs the fit without the right volume term.
+Now the roles are exchanged. At the largest blur the F term stays near the truth (A {people["F"]["confusions"]:.2g}),
+while the W term ({people["W"]["confusions"]:.2g}) and no term ({people["none"]["confusions"]:.2g}) drift off. With
+{MANY} annotations this is no longer chance but what the data leave open.
 
 ## Neither
 
@@ -300,18 +301,19 @@ The items have no anchors except at share 1, yet they are sufficiently scattered
 
 {table(found["edges"], "share")}
 
-The F term finds the truth from about where v reaches 1 (A {above["F"]["confusions"]:.2g} at share {above["at"]:.2f}), far
-from any anchor (xi_2 = {above["xi_2"]:.2f}, above 1/K), and fails at share {below["at"]:.2f} (A {below["F"]["confusions"]:.2g},
-v = {below["v_items"]:.2f}). Between, its error fades rather than breaks: v slightly above 1 costs little. Scattering, not
-anchors, is the condition that can be felt; this is why `examine` lets v up to 1.05 pass as nearly scattered.
+The F term finds the truth from about where v reaches 1 (A {above["F"]["confusions"]:.2g} at share {above["at"]:.2f}),
+far from any anchor (xi_2 = {above["xi_2"]:.2f}, above 1/K), and fails at share {below["at"]:.2f}
+(A {below["F"]["confusions"]:.2g}, v = {below["v_items"]:.2f}). Between, its error fades rather than breaks: v slightly
+above 1 costs little. Here scattering, not anchors, is the condition that can be felt; this is why `examine` lets v up
+to 1.05 pass as nearly scattered.
 
 ## What to take from it
 
 - Annotations reduce error only as far as the geometry allows.
-- The volume term must match the side that is scattered: F for clear items, W for sure annotators. The wrong one is worse
-  than none once its side is not scattered.
-- `crowdprism diagnose` reports v, xi_1 and xi_2 of what was learned. Learned values are estimates: a fit with the F term
-  makes items look more scattered than they are, so compare terms on held-out annotations as well.
+- The volume term must match the side that is scattered: F for clear items, W for sure annotators. In the second and
+  third panel the wrong one was worse than none.
+- `crowdprism diagnose` reports v, xi_1 and xi_2 of what was learned. Learned values are estimates: a fit with the F
+  term makes items look more scattered than they are, so compare terms on held-out annotations as well.
 - Limits: three classes, free class probabilities instead of a network, annotators who err independently.
 """
 
