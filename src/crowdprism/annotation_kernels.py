@@ -224,32 +224,31 @@ def encode_lines(
     begin: int,
     end: int,
     delimiter: int,
-    role_of_column: np.ndarray,  # (column,) 0 or 1 for the columns wanted, else -1
-    first: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],  # slots, words, state and codes of the first column
-    second: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],  # the same of the second
-    n_wanted: int,
+    role_of_column: np.ndarray,  # (column,) which of the tables it belongs to, else -1
+    tables: tuple[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray], ...],  # slots, words, state, codes of each
     done: int,
 ) -> tuple[int, int]:
-    """Encode one or two columns of whole lines, a few rows at a time so that all stays in the fastest memory.
+    """Encode the wanted columns of whole lines, a few rows at a time so that all stays in the fastest memory.
 
     Returns the number of rows done in this block and the place reached: less than `end` where a table is full, and
     NOT_PLAIN for rows at anything unusual.
     """
-    starts = np.empty((2, AHEAD), dtype=np.int32)
-    lengths = np.empty((2, AHEAD), dtype=np.int32)
-    hashes = np.empty((2, AHEAD), dtype=np.uint64)
+    n_tables = len(tables)
+    starts = np.empty((n_tables, AHEAD), dtype=np.int32)
+    lengths = np.empty((n_tables, AHEAD), dtype=np.int32)
+    hashes = np.empty((n_tables, AHEAD), dtype=np.uint64)
     touched = np.empty(AHEAD, dtype=np.uint64)
     place = begin
     while place < end:
         count, after = scan_rows(buffer, place, end, delimiter, role_of_column, starts, lengths, hashes)
         if count < 0:
             return NOT_PLAIN, place
-        for role in range(n_wanted):
-            slots, words, state, codes = first if role == 0 else second
+        for role in range(n_tables):
+            slots, words, state, codes = tables[role]
             if not has_room(slots, words, state, lengths[role, :count]):
                 return done, place
-        for role in range(n_wanted):
-            slots, words, state, codes = first if role == 0 else second
+        for role in range(n_tables):
+            slots, words, state, codes = tables[role]
             code_cells(
                 buffer,
                 starts[role, :count],
@@ -264,6 +263,50 @@ def encode_lines(
         done += count
         place = after
     return done, place
+
+
+@compiled
+def absorb(
+    other: np.ndarray,  # the names' store of another table
+    used: int,
+    slots: np.ndarray,
+    words: np.ndarray,
+    state: np.ndarray,
+    codes: np.ndarray,  # (name of the other table,) out: its code in this one
+) -> None:
+    """Enter the names of another table, with their counts; there must be room for all of them."""
+    mask = np.uint64(len(slots) - 1)
+    place: Any = FIRST_PLACE
+    code = 0
+    while place < used:
+        info, value = other[place], other[place + 1]
+        n_words = RECORD_WORDS + (np.int64(info & LOW_HALF) + 7) // 8
+        tag = value >> TAG_SHIFT
+        slot = value & mask
+        while True:
+            entry = slots[slot]
+            if entry == 0:
+                into = state[0]
+                words[into] = np.uint64(state[1]) << np.uint64(32) | (info & LOW_HALF)
+                for word in range(1, n_words):
+                    words[into + word] = other[place + word]
+                slots[slot] = (tag << TAG_SHIFT) | np.uint64(into)
+                codes[code] = state[1]
+                state[0] = into + n_words
+                state[1] += 1
+                break
+            if entry >> TAG_SHIFT == tag:
+                at = np.int64(entry & PLACE_MASK)
+                same = (words[at] & LOW_HALF) == (info & LOW_HALF)
+                for word in range(RECORD_WORDS, n_words):
+                    same = same and words[at + word] == other[place + word]
+                if same:
+                    words[at + 2] += other[place + 2]
+                    codes[code] = np.int64(words[at] >> np.uint64(32))
+                    break
+            slot = (slot + np.uint64(1)) & mask
+        place += n_words
+        code += 1
 
 
 @compiled

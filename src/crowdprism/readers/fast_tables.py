@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -52,6 +52,21 @@ class NameTable:
         if 3 * (n_names + AHEAD) > 2 * len(self.slots):
             self.slots = np.zeros(4 * len(self.slots), dtype=np.uint64)
             rehash(self.words, used, self.slots)
+
+    def absorb(self, other: NameTable) -> NDArray[np.int32]:
+        """Take over the names of another table; return the code that each has here. The other is given up."""
+        from crowdprism.annotation_kernels import absorb, rehash
+
+        used, n_names = int(other.state[0]), int(other.state[1])
+        if int(self.state[0]) + used > len(self.words):
+            self.words = np.concatenate([self.words[: int(self.state[0])], np.empty(used, dtype=np.uint64)])
+        if 3 * (int(self.state[1]) + n_names) > 2 * len(self.slots):
+            self.slots = np.zeros(4 * len(self.slots), dtype=np.uint64)
+            rehash(self.words, int(self.state[0]), self.slots)
+        codes = np.empty(n_names, dtype=np.int32)
+        absorb(other.words, used, self.slots, self.words, self.state, codes)
+        other.slots, other.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
+        return codes
 
     def names(self) -> StoredNames:
         """The names in order of their codes; the table itself is given up."""
@@ -122,53 +137,86 @@ def read_plain(
     path: Path, *, packing: str, delimiter: str, columns: list[str], roles: dict[str, str]
 ) -> Annotations | None:
     """Read a plain long table; None if it is not plain after all. `roles` names the three columns."""
-    tables = {role: NameTable() for role in REQUIRED}
-    places = {role: columns.index(roles[role]) for role in REQUIRED}
+    places = [columns.index(roles[role]) for role in REQUIRED]
 
-    def encode(wanted: tuple[str, ...]) -> list[NDArray[np.int32]]:
-        return encode_columns(
-            lambda: opened(path, packing), ord(delimiter), len(columns), {tables[role]: places[role] for role in wanted}
-        )
+    def encode(part: tuple[int, int | None]) -> Encoded:
+        with opened(path, packing) as file:
+            return encode_part(file, *part, ord(delimiter), len(columns), places)
 
     try:
         with ThreadPoolExecutor(N_THREADS) as pool:
-            # The many items are the work of one thread, annotators and labels of the other; each reads for itself.
-            (item,), (annotator, label) = pool.map(encode, [("item",), ("annotator", "label")])
-        return finished(list(tables.values()), [item, annotator, label])
+            halves = list(pool.map(encode, parts_of(path, packing)))
+            for other in halves[1:]:
+                list(pool.map(halves[0].absorb, range(len(REQUIRED)), [other] * len(REQUIRED)))
+        return finished(halves[0].tables, [np.concatenate(codes) for codes in halves[0].codes])
     except (NotPlainError, UnicodeDecodeError, EOFError, OSError, zlib.error):
         return None
 
 
-def encode_columns(
-    open_file: Callable[[], Any], delimiter: int, n_columns: int, place_of: dict[NameTable, int]
-) -> list[NDArray[np.int32]]:
-    """Read block by block and turn every cell of one or two columns into the code of its text."""
+class Encoded:
+    """The columns of one part of a file as codes, with the names that these codes stand for."""
+
+    def __init__(self) -> None:
+        self.tables = [NameTable() for _ in REQUIRED]
+        self.codes: list[list[NDArray[np.int32]]] = [[np.empty(0, dtype=np.int32)] for _ in REQUIRED]
+
+    def absorb(self, column: int, other: Encoded) -> None:
+        """Append a column of the part that follows."""
+        here = self.tables[column].absorb(other.tables[column])
+        while other.codes[column]:
+            self.codes[column].append(here[other.codes[column].pop(0)])
+
+
+def parts_of(path: Path, packing: str) -> list[tuple[int, int | None]]:
+    """Where each thread begins and ends: after the header, at line breaks; a packed file is read by one thread."""
+    with opened(path, packing) as file:
+        first = line_after(file, 0, MAX_HEADER_BYTES)
+        if packing == "gzip":
+            return [(first, None)]
+        size = path.stat().st_size
+        cuts = [first]
+        for part in range(1, N_THREADS):
+            middle = first + (size - first) * part // N_THREADS
+            cuts.append(max(cuts[-1], line_after(file, middle, MAX_LINE_BYTES) if middle < size else size))
+    return list(zip(cuts, [*cuts[1:], size], strict=True))
+
+
+def line_after(file: Any, place: int, longest: int) -> int:
+    """The place after the next line break; the end of the file if there is none."""
+    file.seek(place)
+    head = file.read(longest)
+    found = head.find(b"\n")
+    if found < 0 and len(head) == longest:
+        raise NotPlainError("a very long line")
+    return place + (len(head) if found < 0 else found + 1)
+
+
+def encode_part(file: Any, begin: int, end: int | None, delimiter: int, n_columns: int, places: list[int]) -> Encoded:
+    """Read block by block and turn every cell of the wanted columns into the code of its text."""
     from crowdprism.annotation_kernels import encode_lines
 
-    tables = list(place_of)
+    encoded = Encoded()
     role_of_column = np.full(n_columns, -1, dtype=np.int64)
-    role_of_column[list(place_of.values())] = np.arange(len(tables))
-    blocks_of_codes: list[list[NDArray[np.int32]]] = [[] for _ in tables]
-    with open_file() as file:
-        skip_header(file)
-        for buffer, end in blocks(file):
-            max_rows = end // n_columns + 2  # each cell, even an empty one, is followed by a delimiter or the end
-            codes = [np.empty(max_rows, dtype=np.int32) for _ in tables]
-            n_rows = place = 0
-            while place < end:
-                parts = [(table.slots, table.words, table.state, out) for table, out in zip(tables, codes, strict=True)]
-                before = place
-                n_rows, place = encode_lines(
-                    buffer, place, end, delimiter, role_of_column, parts[0], parts[-1], len(parts), n_rows
-                )
-                if n_rows < 0:
-                    raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
-                if place < end:
-                    for table in tables:
-                        table.make_room(end - before)
-            for kept, out in zip(blocks_of_codes, codes, strict=True):
-                kept.append(out[:n_rows].copy())
-    return [np.concatenate(kept) if kept else np.empty(0, dtype=np.int32) for kept in blocks_of_codes]
+    role_of_column[places] = np.arange(len(places))
+    file.seek(begin)
+    for buffer, filled in blocks(file, None if end is None else end - begin):
+        max_rows = filled // n_columns + 2  # each cell, even an empty one, is followed by a delimiter or the end
+        codes = [np.empty(max_rows, dtype=np.int32) for _ in places]
+        n_rows = place = 0
+        while place < filled:
+            tables = tuple(
+                (table.slots, table.words, table.state, out) for table, out in zip(encoded.tables, codes, strict=True)
+            )
+            before = place
+            n_rows, place = encode_lines(buffer, place, filled, delimiter, role_of_column, tables, n_rows)
+            if n_rows < 0:
+                raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
+            if place < filled:
+                for table in encoded.tables:
+                    table.make_room(filled - before)
+        for kept, out in zip(encoded.codes, codes, strict=True):
+            kept.append(out[:n_rows].copy())
+    return encoded
 
 
 def opened(path: Path, packing: str) -> Any:
@@ -176,22 +224,16 @@ def opened(path: Path, packing: str) -> Any:
     return gzip.open(path, "rb") if packing == "gzip" else open(path, "rb", buffering=0)
 
 
-def skip_header(file: Any) -> None:
-    """Go past the first line."""
-    head = file.read(MAX_HEADER_BYTES)
-    end = head.find(b"\n")
-    if end < 0:
-        raise NotPlainError("no line break")
-    file.seek(end + 1)
-
-
-def blocks(file: Any) -> Iterator[tuple[NDArray[np.uint8], int]]:
-    """Whole lines, up to the place given, in one buffer that is used again."""
+def blocks(file: Any, n_bytes: int | None) -> Iterator[tuple[NDArray[np.uint8], int]]:
+    """Whole lines, up to the place given, in one buffer that is used again; `n_bytes` in all, or to the end."""
     buffer: NDArray[np.uint8] = np.zeros(BLOCK_BYTES + WORD_BYTES, dtype=np.uint8)
     view = memoryview(buffer)[:BLOCK_BYTES]  # type: ignore[arg-type]
     held = 0
+    left = n_bytes
     while True:
-        n_read = file.readinto(view[held:])
+        room = BLOCK_BYTES - held if left is None else min(BLOCK_BYTES - held, left)
+        n_read = file.readinto(view[held : held + room])
+        left = None if left is None else left - n_read
         filled = held + n_read
         if not filled:
             return
