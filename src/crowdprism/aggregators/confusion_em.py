@@ -17,6 +17,7 @@ from crowdprism.aggregators.confusion_prior import CellPrior, ConfusionPrior, pr
 from crowdprism.aggregators.expectation import ExpectationStep
 from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.annotations import Annotations
+from crowdprism.confusion import normalize_rows
 
 MAX_ITER = 100
 TOLERANCE = 1e-5  # gain of the objective per annotation below which EM has settled
@@ -144,12 +145,6 @@ def dense_counts(cell_counts: FloatArray, cells: Cells) -> FloatArray:
     return counts
 
 
-def rows_to_one(counts: FloatArray) -> FloatArray:
-    """Divide rows by their sums; empty rows become uniform."""
-    totals = counts.sum(axis=-1, keepdims=True)
-    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), 1.0 / counts.shape[-1])
-
-
 def em(
     annotations: Annotations,
     *,
@@ -191,7 +186,7 @@ def em(
         )
         model, objective, converged = run.model, run.objective, run.converged
         last = step(model.likelihood, model.class_prior, hard=hard)
-        estimate = rows_to_one(dense_counts(last.cell_counts, cells) + common.dense(cells.n_annotators))
+        estimate = normalize_rows(dense_counts(last.cell_counts, cells) + common.dense(cells.n_annotators))
     else:
         last = step(model.likelihood, model.class_prior, hard=hard)
     assert last.class_probabilities is not None

@@ -19,7 +19,6 @@ from crowdprism.aggregators.confusion_em import (
     em,
     maximize,
     model_of_confusions,
-    rows_to_one,
     run_em,
 )
 from crowdprism.aggregators.confusion_prior import ConfusionPrior, pooled_centre, prior_of_cells
@@ -29,6 +28,7 @@ from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
 from crowdprism.aggregators.past import past_counts, starting_confusions
 from crowdprism.annotations import Annotations
+from crowdprism.confusion import normalize_rows
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult
 from crowdprism.names import positions
@@ -194,7 +194,7 @@ class DawidSkene(IncrementalAggregator):
         parts: dict[str, Any] = {"class_prior": model.class_prior, "history": history}
         if 8 * cells.n_annotators * cells.n_classes**2 <= MAX_TABLE_BYTES:
             posterior = dense_counts(final.cell_counts, cells) + prior.dense(cells.n_annotators)
-            parts["confusions"] = rows_to_one(posterior)
+            parts["confusions"] = normalize_rows(posterior)
             parts["confusion_posterior"] = posterior + JEFFREYS if prior.absent else posterior
         else:
             parts["skills"] = accuracy_of_cells(final, cells, prior, model.class_prior)

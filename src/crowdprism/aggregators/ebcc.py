@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import MAX_TABLE_BYTES, Cells, FloatArray, cells_of
-from crowdprism.aggregators.confusion_em import dense_counts, rows_to_one
+from crowdprism.aggregators.confusion_em import dense_counts
 from crowdprism.aggregators.convergence import require_iterations, unsettled
 from crowdprism.aggregators.expectation import (
     USUAL_PASSES,
@@ -19,6 +19,7 @@ from crowdprism.aggregators.expectation import (
 from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.aggregators.variational_confusions import Priors, VariationalRun, expect, run_variational
 from crowdprism.annotations import Annotations
+from crowdprism.confusion import normalize_rows
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
@@ -178,4 +179,4 @@ class EBCC(Aggregator):
         eye = np.eye(cells.n_classes)
         prior = self.right_prior * eye + self.wrong_prior * (1 - eye)
         posterior = dense_counts(self._by_class(final.cell_counts), cells) + prior
-        return {"confusion_posterior": posterior, "confusions": rows_to_one(posterior)}
+        return {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
