@@ -1,12 +1,10 @@
 """Compiled, threaded expectation steps for large data; imported only when data are large.
 
-What makes them fast, by measurement (10^6 annotations, 1000 annotators, 10 classes, two cores):
-one pass, in which an item's class probabilities are added to the counts while its cells are still in cache;
-products of probabilities with a rescaling now and then, so that neither exp nor log runs per annotation;
-unsigned positions, which spare the compiler a test for negative ones and let it use vector instructions;
-rows of four or a multiple of four numbers; buffers that live for the whole fit.
-Threads come from a pool of Python threads (kernels release the interpreter lock): this compiles in a third of the
-time of numba's own threading and may be called from several threads at once.
+What makes them fast: one pass, in which an item's class probabilities are added to the counts while its cells are
+still in cache; products of probabilities with a rescaling now and then, so that neither exp nor log runs per
+annotation; unsigned positions, which spare the compiler a test for negative ones; rows of a multiple of four numbers.
+ARCHITECTURE.md has the measurements. Threads come from a pool of Python threads (kernels release the interpreter
+lock), so that fits may run in several threads at once.
 """
 
 from __future__ import annotations
