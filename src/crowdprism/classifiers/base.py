@@ -269,7 +269,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def _posterior_temper(self) -> float:
-        """Exponent of an annotation's evidence in `label_posterior`."""
+        """How the annotations of an item add up in `label_posterior`; see `evidence.posterior`."""
         return 1.0
 
     def _prepare_network(self, network: nn.Module, problem: Problem) -> None:
@@ -396,7 +396,9 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Check features, and that later ones have the shape of those fitted."""
         if is_stream(X):
             return as_features(X, what=what)
-        if np.ndim(X) <= 2 and not isinstance(X, torch.Tensor):
+        if not hasattr(X, "shape"):
+            X = np.asarray(X)
+        if len(X.shape) <= 2 and not isinstance(X, torch.Tensor):
             X = validate_data(
                 self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=1, ensure_min_features=1
             )

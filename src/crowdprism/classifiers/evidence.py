@@ -38,11 +38,15 @@ def log_evidence_columns(
 def posterior(
     class_probs: NDArray[Any], annotations: Annotations, columns: NDArray[Any], *, temper: float = 1.0
 ) -> NDArray[np.float64]:
-    """Class probabilities given features and annotations: f times the annotators' evidence, normalised."""
-    if annotations.weight is not None:
-        columns = columns * annotations.weight[:, None]
+    """Class probabilities given features and annotations: f times the annotators' evidence, normalised.
+
+    The n annotations of an item count as n^temper independent ones (see `joint_cross_entropy`).
+    """
+    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
+    total = np.bincount(annotations.item, weights=weight, minlength=annotations.n_items)
+    discount = np.maximum(total, 1.0) ** (temper - 1.0)
     log_joint = np.log(np.maximum(class_probs, SMALLEST))
-    np.add.at(log_joint, annotations.item, temper * columns)
+    np.add.at(log_joint, annotations.item, columns * (weight * discount[annotations.item])[:, None])
     return np.asarray(np.exp(log_joint - logsumexp(log_joint, axis=1, keepdims=True)))
 
 

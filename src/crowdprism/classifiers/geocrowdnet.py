@@ -18,6 +18,7 @@ from crowdprism.classifiers.annotator_start import STARTS, start_confusions
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError
+from crowdprism.names import plain
 from crowdprism.networks import CrowdHead, GeometricHead, make_annotator_layer, suitable_form
 from crowdprism.networks.annotator_layer import FORMS
 from crowdprism.training import TrainingSettings
@@ -49,8 +50,9 @@ class GeoCrowdNet(CrowdClassifier):
         `"ccem"` as published, or `"joint"`: the annotations of an item are multiplied as evidence about one hidden
         class before the logarithm, which is more efficient where annotators err independently.
     evidence_temper
-        Exponent of each annotation's evidence in the joint loss and in `label_posterior`; below 1 for crowds whose
-        errors are correlated. The coupled loss ignores it.
+        The n annotations of an item count as n^evidence_temper independent ones in the joint loss and in
+        `label_posterior`: 1 for independent errors, less for crowds whose errors are correlated. The coupled loss
+        ignores it.
     confusion_form
         `"free"`, `"pooled"` or `"skill"` (see `crowdprism.networks.annotator_layer`); `"auto"` by labels per annotator.
     start, start_diagonal
@@ -73,7 +75,7 @@ class GeoCrowdNet(CrowdClassifier):
     >>> X = np.repeat(np.eye(3), 20, axis=0)
     >>> truth = np.repeat([0, 1, 2], 20)
     >>> table = np.stack([truth, truth, (truth + 1) % 3], axis=1)  # two good annotators, one who is always wrong
-    >>> model = GeoCrowdNet(epochs=30, network="linear").fit(X, table)
+    >>> model = GeoCrowdNet(epochs=30, network="linear", hold_annotators=0.3).fit(X, table)
     >>> model.predict(np.eye(3)).tolist()
     [0, 1, 2]
     >>> int(model.annotator_accuracy_.argmin())
@@ -136,7 +138,7 @@ class GeoCrowdNet(CrowdClassifier):
         shares = vote_class_shares(annotations)
         rare = int(shares.argmin())
         imbalanced = shares[rare] < RARE_CLASS / annotations.n_classes
-        told = f"class {annotations.classes[rare]!r} has {shares[rare]:.1%} of the votes"
+        told = f"class {plain(annotations.classes[rare])!r} has {shares[rare]:.1%} of the votes"
         if self.regularizer == "auto":
             if imbalanced or self._form(annotations) == "skill":
                 return None

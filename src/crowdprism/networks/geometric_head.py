@@ -28,7 +28,7 @@ class GeometricHead(CrowdHead):
     loss
         `"ccem"` sums -log Σ_k f_k C[k, label] over annotations; `"joint"` multiplies an item's evidence first.
     temper
-        Exponent of each annotation's evidence in the joint loss.
+        The n annotations of an item count as n^temper independent ones in the joint loss.
     regularizer, strength
         Which volume is maximised, and its weight against the mean loss (per annotation for `"ccem"`, per annotated
         item for `"joint"`).

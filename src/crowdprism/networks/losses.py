@@ -39,6 +39,27 @@ def coupled_cross_entropy(
     return -log_likelihood.sum()
 
 
+def joint_log_likelihood(
+    log_class_probs: Tensor,  # (group, true class)
+    columns: Tensor,  # (annotation, true class)
+    group: Tensor,  # (annotation,)
+    weight: Tensor | None = None,  # (annotation,)
+    *,
+    temper: float = 1.0,
+) -> Tensor:
+    """(group,) log Σ_k f_k Π_m C_m[k, label], tempered as `joint_cross_entropy` says; 0 without annotations."""
+    if weight is not None:
+        columns = columns * weight.unsqueeze(1)
+    if temper == 1.0:
+        log_joint = log_class_probs.index_add(0, group, columns)
+    else:
+        counted = torch.ones_like(columns[:, 0]) if weight is None else weight
+        total = torch.zeros_like(log_class_probs[:, 0]).index_add(0, group, counted)
+        discount = total.clamp_min(1.0).pow(temper - 1.0)
+        log_joint = log_class_probs.index_add(0, group, columns * discount.index_select(0, group).unsqueeze(1))
+    return torch.logsumexp(log_joint, dim=1)
+
+
 def joint_cross_entropy(
     log_class_probs: Tensor,  # (group, true class)
     columns: Tensor,  # (annotation, true class), from log_columns
@@ -48,10 +69,12 @@ def joint_cross_entropy(
     temper: float = 1.0,
     group_weight: Tensor | None = None,  # (group,)
 ) -> Tensor:
-    """Sum over items of -log Σ_k f_k Π_m C_m[k, label]^temper: annotators err independently given the class.
+    """Sum over items of -log Σ_k f_k Π_m C_m[k, label]: annotators err independently given the class.
 
-    `temper` below 1 discounts the evidence, for crowds whose errors are not independent. Items without annotations
-    contribute nothing. Equals `coupled_cross_entropy` where every item has one annotation and `temper` is 1.
+    With `temper` below 1 the n annotations of an item count as n^temper independent ones, for crowds whose errors are
+    not independent: each gets the exponent n^(temper - 1). A single annotation always counts in full, because a
+    tempered likelihood of one label rewards confusions that say nothing. Items without annotations contribute nothing.
+    Equals `coupled_cross_entropy` where every item has one annotation.
 
     Examples
     --------
@@ -60,12 +83,7 @@ def joint_cross_entropy(
     >>> round(float(joint_cross_entropy(sure, perfect, torch.tensor([0, 0]))), 4)
     0.1054
     """
-    if weight is not None:
-        columns = columns * weight.unsqueeze(1)
-    evidence = temper * columns
-    # -inf (a perfect annotator's impossible label) times temper stays -inf; index_add keeps it.
-    log_joint = log_class_probs.index_add(0, group, evidence)
-    log_likelihood = torch.logsumexp(log_joint, dim=1)
+    log_likelihood = joint_log_likelihood(log_class_probs, columns, group, weight, temper=temper)
     if group_weight is not None:
         log_likelihood = log_likelihood * group_weight
     return -log_likelihood.sum()

@@ -13,7 +13,7 @@ from crowdprism.networks.annotator_layer import FreeConfusions, PooledConfusions
 from crowdprism.networks.batch import Batch
 from crowdprism.networks.crowd_head import CrowdHead
 from crowdprism.networks.geometric_head import GeometricHead
-from crowdprism.networks.losses import log_columns
+from crowdprism.networks.losses import joint_log_likelihood, log_columns
 from crowdprism.networks.volume import REFERENCE_LIMIT, log_volume
 from crowdprism.seeding import torch_stream
 
@@ -99,9 +99,7 @@ class StackedHead(CrowdHead):
                 1, model, torch.stack([likelihood * weight, weight])
             )
             return -(sums[0] / sums[1].clamp_min(1.0)).sum()
-        if batch.weight is not None:
-            columns = columns * batch.weight.unsqueeze(1)
-        likelihood = torch.logsumexp(log_class_probs.index_add(0, batch.item, self.temper * columns), dim=1)
+        likelihood = joint_log_likelihood(log_class_probs, columns, batch.item, batch.weight, temper=self.temper)
         labelled = likelihood.new_zeros(len(likelihood)).index_fill(0, batch.item, 1.0)
         counts = labelled.view(self.n_models, -1).sum(dim=1).clamp_min(1.0)
         return -(likelihood.view(self.n_models, -1).sum(dim=1) / counts).sum()
