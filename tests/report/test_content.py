@@ -16,7 +16,7 @@ from crowdprism.report.review_items import build_review, review_reasons
 from crowdprism.simulate import demo_annotations
 
 
-def build_content(result: cp.FitResult, annotations: cp.Annotations | None = None, *, examine: bool = False):
+def build_content(result: cp.FitResult, annotations: cp.Annotations | None = None, *, examine: bool | None = False):
     """Content without the examination, which takes a second and has tests of its own."""
     return content.build_content(result, annotations, examine=examine)
 
@@ -65,6 +65,13 @@ def test_every_condition_of_identifiability_is_told(crowd: cp.Annotations) -> No
     shown = build_content(fitted(small), small, examine=True)
     assert {"co-labelling", "class order", "scattering of confusions"} <= {check.name for check in shown.checks}
     assert all(check.level == "note" for check in shown.checks if check.name == "error bound")
+
+
+def test_many_classes_are_examined_only_on_request() -> None:
+    truth = np.arange(100) % 25
+    a = cp.Annotations.from_dense(np.stack([truth, truth, truth], axis=1))
+    (check,) = build_content(fitted(a), a, examine=None).checks
+    assert "25 classes" in check.text
 
 
 def test_swapped_classes_are_a_warning() -> None:

@@ -20,7 +20,7 @@ def report_page(
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
     command: str = "",
-    examine: bool = True,
+    examine: bool | None = None,
     made: datetime | None = None,
 ) -> str:
     """The report as the text of an HTML page.
@@ -34,7 +34,8 @@ def report_page(
     command
         The command line that made the result, for the appendix.
     examine
-        Whether to test if the labels determine what was learned; takes seconds where there are many classes.
+        Whether to test if the labels determine what was learned; by default with up to 20 classes, where it takes
+        seconds.
     made
         Time shown on the page; now by default.
 
@@ -60,7 +61,7 @@ def write_report(
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
     command: str = "",
-    examine: bool = True,
+    examine: bool | None = None,
 ) -> Path:
     """Write the report as one HTML file that opens offline; parameters as in `report_page`.
 

@@ -24,7 +24,8 @@ MATRIX_CELLS = 400_000  # about a megabyte of page
 N_LARGEST = 12
 FEW_LABELS = 10  # below this, an accuracy says little
 MOST_EVIDENCE = 50_000_000  # annotations times classes held at once while each is judged without itself: 0.4 GB
-MOST_PAIRS = 5_000_000  # pairs of labels on one item, compared to find copying
+MOST_PAIR_CELLS = 500_000_000  # pairs of labels on one item times classes squared, compared to find copying
+MOST_PAIR_CLASSES = 40  # beyond, one block of pairs would take gigabytes
 CLEAR_Z, MUCH_OVERUSE = 4.0, 0.1
 FEW = "few labels"
 CARELESS, ADVERSE = "no better than guessing", "answers against the truth"
@@ -108,8 +109,9 @@ def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
 def mark_copying(annotations: Annotations, remarks: list[tuple[str, ...]]) -> tuple[str, ...]:
     """Add a remark to annotators who agree with someone beyond what their confusions explain; returns notes."""
     n_pairs = int((annotations.labels_per_item * (annotations.labels_per_item - 1) // 2).sum())
-    if n_pairs > MOST_PAIRS:
-        return (f"Copying was not looked for: {n_pairs:,} pairs of labels are too many.",)
+    n_classes = annotations.n_classes
+    if n_pairs * n_classes**2 > MOST_PAIR_CELLS or n_classes > MOST_PAIR_CLASSES:
+        return (f"Copying was not looked for: {n_pairs:,} pairs of labels of {n_classes} classes are too many.",)
     found = copying(annotations)
     for first, second in zip(found.first.tolist(), found.second.tolist(), strict=True):
         for one, other in ((first, second), (second, first)):

@@ -22,6 +22,7 @@ from crowdprism.report.names_shown import shown_name, visible
 from crowdprism.report.records import (
     Agreement,
     Appendix,
+    Check,
     ClassRow,
     Comparison,
     Curve,
@@ -38,6 +39,7 @@ N_CERTAINTY_BINS = 20
 LEAST_GOLD = 20  # with fewer gold labels a reliability curve is noise
 MOST_PAIR_NAMES = 20
 LEAST_SHARED = 5
+MOST_EXAMINED_CLASSES = 20  # the geometry of more classes takes tens of seconds
 
 
 def build_content(
@@ -46,7 +48,7 @@ def build_content(
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
     command: str = "",
-    examine: bool = True,
+    examine: bool | None = None,
 ) -> ReportContent:
     """All that the report says, from what was learned and, where given, the annotations it was learned from.
 
@@ -63,7 +65,7 @@ def build_content(
     agreed = measured_agreement(annotations)
     judged = judge(result, annotations)
     table = build_annotators(result, annotations, judged)
-    checks = () if annotations is None or not examine or not result.n_items else examined(result, annotations)
+    checks = identifiability_checks(result, annotations, examine)
     return ReportContent(
         method=result.method,
         sizes=sizes(result, annotations),
@@ -84,6 +86,18 @@ def build_content(
         comparison=comparison_table(comparison),
         appendix=appendix(result, command),
     )
+
+
+def identifiability_checks(
+    result: FitResult, annotations: Annotations | None, examine: bool | None
+) -> tuple[Check, ...]:
+    """Whether the labels determine what was learned; None examines where that is quick."""
+    if annotations is None or not result.n_items or examine is False:
+        return ()
+    if examine is None and result.n_classes > MOST_EXAMINED_CLASSES:
+        text = f"Not examined, because it takes long with {result.n_classes} classes."
+        return (Check("identifiability", "note", text, "`crowdprism diagnose` does it."),)
+    return examined(result, annotations)
 
 
 def matching(result: FitResult, annotations: Annotations) -> Annotations:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Mapping
-from dataclasses import asdict
 from datetime import datetime
 from functools import cache
 from importlib.resources import files
@@ -92,7 +91,7 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
         ],
         "matrices": table.matrices,
         "confusions": [
-            None if listed is None else [list(asdict(c).values()) for c in listed] for listed in table.confusions
+            None if listed is None else [[c.true, c.given, c.percent] for c in listed] for listed in table.confusions
         ],
     }
 
