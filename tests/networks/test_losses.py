@@ -116,3 +116,15 @@ def test_a_weight_of_two_counts_an_annotation_twice() -> None:
             outputs.log_softmax(-1), log_columns(log_confusions, annotator[repeat], label[repeat]), item[repeat]
         )
         assert torch.allclose(weighted, repeated, rtol=1e-12)
+
+
+def test_columns_of_many_classes_equal_plain_indexing_with_gradient() -> None:
+    generator = torch.Generator().manual_seed(0)
+    annotator, label = torch.tensor([2, 0, 2, 1]), torch.tensor([7, 39, 7, 0])
+    found = []
+    for gather in (log_columns, lambda table, m, y: table[m, :, y]):
+        table = torch.randn(3, 40, 40, generator=generator.manual_seed(0), requires_grad=True)
+        columns = gather(table, annotator, label)
+        columns.square().sum().backward()
+        found.append((columns.detach(), table.grad))
+    assert all(torch.equal(first, second) for first, second in zip(*found, strict=True))

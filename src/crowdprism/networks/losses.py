@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+FLAT_FROM = 33  # classes
+
 
 def log_columns(
     log_confusions: Tensor,  # (annotator, true class, given label), rows sum to one
@@ -12,7 +14,13 @@ def log_columns(
     label: Tensor,  # (annotation,)
 ) -> Tensor:
     """Return log P(annotator gives this label | true class) for each annotation: (annotation, true class)."""
-    return log_confusions[annotator, :, label]
+    n_classes = log_confusions.shape[-1]
+    if n_classes < FLAT_FROM:
+        return log_confusions[annotator, :, label]
+    # For large matrices the gradient of a flat gather is far cheaper than that of mixed indexing.
+    true_class = torch.arange(0, n_classes**2, n_classes, device=label.device)
+    cell = (annotator * n_classes**2 + label).unsqueeze(1) + true_class
+    return log_confusions.flatten().gather(0, cell.flatten()).view(-1, n_classes)
 
 
 def coupled_cross_entropy(
