@@ -43,6 +43,12 @@ def test_an_item_that_misleads_good_annotators_is_difficult() -> None:
     assert abs(np.median(report.difficulty)) < 0.1
 
 
+def test_items_are_not_difficult_because_their_annotators_are_poor() -> None:
+    annotations = simulate_annotations(np.arange(600) % 3, one_coin([0.7] * 7, 3), per_item(600, 7, labels=7))
+    report = item_report(make_aggregator("dawid-skene").fit(annotations).result_, annotations)
+    assert abs(report.difficulty.mean()) < 0.05
+
+
 def test_the_report_is_a_frame_with_the_users_names() -> None:
     annotations = Annotations.from_triplets(["x", "x", "y"], ["ann", "bob", "ann"], ["cat", "cat", "dog"])
     frame = item_report(make_aggregator("majority-vote").fit(annotations).result_, annotations).to_frame()

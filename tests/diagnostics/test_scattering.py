@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crowdprism.diagnostics.scattering import confusion_rows, margin, product_bound, refute, scattering, scattering_rows
-from crowdprism.diagnostics.simplex_polytope import SimplexPolytope
+from crowdprism.diagnostics.simplex_polytope import SimplexPolytope, inner_radius, norm_at_distance
 from crowdprism.errors import InvalidParameterError
 from crowdprism.simulate import one_coin
 
@@ -133,7 +133,16 @@ def test_many_classes_say_which_certificates_are_off() -> None:
 def test_margin_grows_from_scattered_to_degenerate() -> None:
     assert margin(1.0, 10) == pytest.approx(3.0)
     assert margin(np.inf, 9) == pytest.approx(3.0)
+    assert margin(2.0, 5) == pytest.approx(np.sqrt(4.75))
     assert margin(1.5, 10) > margin(1.2, 10)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3, 10])
+def test_a_facet_that_touches_the_inner_ball_belongs_to_a_vertex_of_norm_one(n_classes: int) -> None:
+    centre, middle = np.full(n_classes, 1 / n_classes), np.ones(n_classes) / (n_classes - 1)
+    middle[0] = 0.0
+    assert inner_radius(n_classes) == pytest.approx(np.linalg.norm(middle - centre))
+    assert norm_at_distance(inner_radius(n_classes), n_classes) == pytest.approx(1.0)
 
 
 def test_confusion_rows_are_the_papers_rows() -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.uncertainty import annotator_intervals, centre_likelihood, result_intervals
+from crowdprism.diagnostics.uncertainty import annotator_intervals, centre_likelihood, item_sums, result_intervals
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.fit_result import FitResult
 from crowdprism.simulate import per_item, simulate_annotations
 
 
@@ -55,6 +56,20 @@ def test_intervals_of_a_fit_without_features_cover_as_often_as_they_say() -> Non
         entries.append(covered(found.confusion_low, found.confusion_high, confusions))
     assert 0.90 <= np.mean(accuracies) <= 0.99
     assert 0.90 <= np.mean(entries) <= 0.99
+
+
+def test_annotations_are_taken_out_of_a_posterior_before_they_are_counted() -> None:
+    annotations, shares, confusions = varied_crowd(0, 3, 200, 10)
+    names = (annotations.items, annotations.annotators, annotations.classes)
+    log = np.log(shares) + item_sums(annotations, np.log(confusions)[annotations.annotator, :, annotations.label])
+    posterior = np.exp(log) / np.exp(log).sum(axis=1, keepdims=True)
+    result = FitResult("by-hand", *names, posterior, confusions=confusions)
+    options = {"class_prior": np.full(3, 1 / 3), "n_draws": 50}
+    from_posterior = result_intervals(result, annotations, **options)
+    from_features = annotator_intervals(annotations, shares, start=confusions, **options)
+    assert from_posterior.accuracy == pytest.approx(from_features.accuracy, abs=0.01)
+    counted_twice = annotator_intervals(annotations, posterior, start=confusions, **options)
+    assert np.abs(counted_twice.accuracy - from_features.accuracy).max() > 0.02
 
 
 def test_more_annotations_give_narrower_intervals() -> None:
