@@ -26,12 +26,14 @@ class UnionHead(CrowdHead):
     Both need a sum over all annotators at each step: their cost grows with the number of annotators by definition.
     """
 
-    def __init__(self, variant: str, n_annotators: int, n_classes: int, *, off_diagonal: float) -> None:
+    def __init__(
+        self, variant: str, n_annotators: int, n_classes: int, *, off_diagonal: float, scale: float = 1.0
+    ) -> None:
         super().__init__()
         self.variant = variant
         eye = torch.eye(n_classes)
         block = (1 - off_diagonal) * eye + off_diagonal / (n_classes - 1) * (1 - eye)
-        self.values = nn.Parameter(block.repeat(n_annotators, 1, 1))  # (annotator, true class, given label)
+        self.values = nn.Parameter(scale * block.repeat(n_annotators, 1, 1))  # (annotator, true class, given label)
 
     def log_transition(self) -> Tensor:
         """(annotator, true class, given label) log probabilities of variant B: one per true class over all others."""
@@ -71,6 +73,8 @@ class UnionNet(CrowdClassifier):
     off_diagonal
         Each annotator's block starts at (1 - off_diagonal) on the diagonal and the rest spread evenly, before any
         softmax; the paper has 1e-5.
+    start_scale
+        Blocks start at this times that; the paper has 1, which after the softmax is nearly uniform.
     **training
         Parameters of `CrowdClassifier`.
 
@@ -85,10 +89,13 @@ class UnionNet(CrowdClassifier):
 
     name: ClassVar[str] = "unionnet-b"
 
-    def __init__(self, *, variant: Literal["A", "B"] = "B", off_diagonal: float = 1e-5, **training: Any) -> None:
+    def __init__(
+        self, *, variant: Literal["A", "B"] = "B", off_diagonal: float = 1e-5, start_scale: float = 1.0, **training: Any
+    ) -> None:
         super().__init__(**training)
         self.variant = variant
         self.off_diagonal = off_diagonal
+        self.start_scale = start_scale
 
     def _method_name(self) -> str:
         return f"unionnet-{self.variant.lower()}"
@@ -100,4 +107,10 @@ class UnionNet(CrowdClassifier):
             raise InvalidParameterError(f"off_diagonal must be at least 0 and below 1, not {self.off_diagonal!r}.")
 
     def _make_head(self, problem: Problem) -> CrowdHead:
-        return UnionHead(self.variant, problem.n_annotators, problem.n_classes, off_diagonal=self.off_diagonal)
+        return UnionHead(
+            self.variant,
+            problem.n_annotators,
+            problem.n_classes,
+            off_diagonal=self.off_diagonal,
+            scale=self.start_scale,
+        )
