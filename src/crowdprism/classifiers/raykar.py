@@ -25,8 +25,8 @@ class Raykar(AggNet):
     smallest
         As in `AggNet`; the paper has no such limit, so it is small here.
     **training
-        Parameters of `CrowdClassifier`. `network` is linear by default, with a larger rate; `weight_decay` plays the Gaussian prior on
-        the weights, without which separable data send them to infinity.
+        Parameters of `CrowdClassifier`. `network` is linear by default, with a larger rate; `weight_decay` plays the
+        Gaussian prior on the weights, without which separable data send them to infinity.
 
     Examples
     --------
