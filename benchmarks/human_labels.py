@@ -42,6 +42,8 @@ RATES = (0.01, 0.001)
 STRENGTHS = (1e-2, 1e-3, 1e-4)
 CLEAN_EPOCHS, CLEAN_BATCH = 100, 100
 ONE_THREAD = 1
+N_SEEDS = 5
+POSTER_SPREAD = 1.0  # stands in for the spread of Herde et al., which is not known cell by cell
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,38 @@ ENTRIES: dict[str, Entry] = {
 }  # fmt: skip
 
 # Why a method stays below its published number, by (protocol, method, data set); written after looking.
-REASONS: dict[tuple[str, str, str], str] = {}
+NARROW_FEATURES = (
+    "The features here are averages over positions (512 numbers), those of the comparison are not; even training on "
+    "the true classes stays below its published number. Network and optimiser differ too: ours are the defaults."
+)
+MIXUP = (
+    "Mixup does not help our default network, which already has dropout of one half; without it this is NN-MV or DS."
+)
+REASONS: dict[tuple[str, str, str], str] = {
+    ("clean", "mbem", "music"): (
+        "The published port goes on from the first round's network and keeps the best epoch of both rounds; ours "
+        "starts the second round anew, as the paper says, and divides the epochs between the rounds. Not verified as "
+        "the cause."
+    ),
+    ("clean", "tracereg", "music"): (
+        "Ours starts at the paper's softplus matrices (diagonal 0.96) and averages the trace; the published port "
+        "starts at identity logits and sums it (positive='softmax', reduction='sum'). Not verified as the cause."
+    ),
+    ("none", "crowdlayer", "labelme"): NARROW_FEATURES,
+    ("none", "unionnet-b", "labelme"): NARROW_FEATURES,
+    ("none", "conal", "labelme"): NARROW_FEATURES,
+    ("none", "geocrowdnet-w", "labelme"): NARROW_FEATURES,
+    ("none", "annot-mix", "labelme"): (
+        NARROW_FEATURES + " With weight decay 1e-2 and Adam at 3e-3 it reaches 83.2 (three seeds); what separates it "
+        "from the published number is not known."
+    ),
+    ("none", "annot-mix", "music"): "Not known; the optimiser is the published one, the network is our default.",
+    ("none", "nn-mv-mixup", "labelme"): MIXUP,
+    ("none", "nn-ds-mixup", "labelme"): f"{MIXUP} {NARROW_FEATURES}",
+    ("none", "nn-mv-mixup", "music"): MIXUP,
+    ("none", "nn-ds-mixup", "music"): MIXUP,
+    ("none", "geocrowdnet-w", "music"): "Not known; few seeds, and no strength was chosen by any clean label.",
+}
 
 
 @dataclass(frozen=True)
@@ -256,7 +289,9 @@ class Summary:
     seconds: float  # median over all fits of the method
 
     def __str__(self) -> str:
-        short = "" if self.n_seeds >= 5 else f" ({self.n_seeds} seeds)"
+        if self.n_seeds == 1:
+            return f"{self.mean:.2f} (1 seed)"
+        short = "" if self.n_seeds >= N_SEEDS else f" ({self.n_seeds} seeds)"
         return f"{self.mean:.2f} ± {self.spread:.2f}{short}"
 
 
@@ -316,11 +351,12 @@ def shortfalls(summaries: dict[tuple[str, str, str], Summary]) -> Iterator[str]:
         if protocol == "clean" and dataset in entry.paper:
             mean, spread = entry.paper[dataset]
         elif protocol == "none" and dataset in entry.poster:
-            mean, spread = entry.poster[dataset], ours.spread  # the poster prints no spread per cell
+            mean, spread = entry.poster[dataset], max(ours.spread, POSTER_SPREAD)
         else:
             continue
         if ours.mean < mean - spread:
-            reason = REASONS.get((protocol, method, dataset), "not explained yet.")
+            few = f"(measured on {ours.n_seeds} of {N_SEEDS} seeds so far) " if ours.n_seeds < N_SEEDS else ""
+            reason = few + REASONS.get((protocol, method, dataset), "not explained yet.")
             yield (
                 f"- {entry.title}, {dataset}, {'clean selection' if protocol == 'clean' else 'no clean labels'}: "
                 f"{ours.mean:.2f} against {mean:.2f} - {spread:.2f}: {reason}"
@@ -365,7 +401,8 @@ def write_page(rows: list[dict[str, Any]], fits: list[Fit]) -> None:
         "",
         "## Below the published number by more than its spread",
         "",
-        "The comparison of Herde et al. prints no spread per cell; ours stands in for it.",
+        "Spreads of single cells of Herde et al. are not at hand (they lie between 0.2 and 2.8); the larger of our own "
+        f"and {POSTER_SPREAD} stands in for them.",
         "",
         *below,
         "",
@@ -385,12 +422,12 @@ def main() -> None:
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--methods", nargs="+", choices=list(ENTRIES), default=list(ENTRIES))
     parser.add_argument("--protocols", nargs="+", choices=PROTOCOLS, default=list(PROTOCOLS))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=N_SEEDS)
     parser.add_argument("--report-only", action="store_true", help="write the page from the rows that are there")
     options = parser.parse_args()
     if not options.report_only:
         measure(all_fits(options.methods, options.protocols, options.seeds), options.rows, options.processes)
-    fits = all_fits(list(ENTRIES), list(PROTOCOLS), 5)
+    fits = all_fits(list(ENTRIES), list(PROTOCOLS), N_SEEDS)
     rows = read_rows(options.rows)
     write_page([rows[fit.key] for fit in fits if fit.key in rows], fits)
 

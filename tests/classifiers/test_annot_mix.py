@@ -64,6 +64,24 @@ def test_items_annotators_and_labels_are_mixed_by_the_same_share(crowd: Any) -> 
     assert bool(((batch.share >= 0) & (batch.share <= 1)).all())  # type: ignore[operator]
 
 
+def test_the_loss_of_a_mixture_equals_the_formula_annotation_by_annotation(crowd: Any) -> None:
+    head, network = make_head()
+    with torch.no_grad():
+        head.of_annotator.values.normal_(std=3.0, generator=torch.Generator().manual_seed(0))
+    batch = head.transform(crowd.batch(), np.random.default_rng(0))
+    log_probs = torch.log_softmax(network(batch.features), dim=1)
+    embedding = network[:2](batch.features)  # type: ignore[index]
+    slow = torch.zeros(())
+    for place in range(len(batch.label)):
+        share, partner = batch.share[place], batch.partner[place]  # type: ignore[index]
+        table = head.of_annotator.values
+        mixed = share * table[batch.annotator[place]] + (1 - share) * table[batch.annotator[partner]]
+        confusion = head.log_confusions_of(mixed[None], embedding[place][None])[0].exp()
+        labels = log_probs[place].exp() @ confusion
+        slow = slow - share * labels[batch.label[place]].log() - (1 - share) * labels[batch.label[partner]].log()
+    assert head.loss(log_probs, batch).item() == pytest.approx(slow.item(), rel=1e-4)
+
+
 def test_confusions_do_not_shape_the_network(crowd: Any) -> None:
     head, network = make_head(alpha=0.0)
     batch = crowd.batch()

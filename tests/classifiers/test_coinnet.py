@@ -32,7 +32,8 @@ def test_outliers_shrink_as_their_price_grows(crowd: Any) -> None:
     for price in (0.0, 0.1, 10.0):
         model = COINNet(outlier_strength=price, warm_start=0.0, **SMALL).fit(crowd.features, crowd.annotations)
         sizes.append(float(model.outlier_scores_.mean()))
-    assert sizes[0] > sizes[1] > sizes[2]
+    assert sizes[0] > sizes[1]
+    assert sizes[2] < 0.2 * sizes[0]
 
 
 def outlier_head(crowd: Any) -> OutlierHead:
