@@ -199,11 +199,11 @@ def trend(
     annotator: NDArray[Any], right: FloatArray, when: NDArray[Any] | None, n_annotators: int
 ) -> tuple[FloatArray, FloatArray]:
     """Rank correlation of being right with a number per annotation, for each annotator; NaN where unknown."""
-    from scipy.stats import rankdata
-
     correlation = np.full(n_annotators, np.nan)
     if when is None:
         return correlation, correlation.copy()
+    from scipy.stats import rankdata  # takes long to load, and few data have times
+
     known = np.flatnonzero(np.isfinite(when))
     order = known[np.argsort(annotator[known], kind="stable")]
     starts = np.searchsorted(annotator[order], np.arange(n_annotators + 1))

@@ -13,7 +13,7 @@ from crowdprism.diagnostics.evidence import FLOOR, FloatArray, counts_of
 MIN_COMMON = 10  # shared items before copying is considered
 MIN_PAIRS = 20  # pairs from which on the crowd's own scatter is the yardstick
 SUSPICIOUS_Z = 5.0  # one in three million pairs goes so far by chance
-PAIRS_AT_ONCE = 20_000
+ENTRIES_AT_ONCE = 2_000_000  # confusion entries gathered for a block of pairs, 16 MB
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,9 @@ def copying(annotations: Annotations, *, z: float = SUSPICIOUS_Z) -> CopyingSusp
     confusions, log_items = judged_by_votes(annotations)
     first_row, second_row = pairs_on_items(annotations)
     expected = np.empty(len(first_row))
-    for start in range(0, len(first_row), PAIRS_AT_ONCE):
-        rows = slice(start, start + PAIRS_AT_ONCE)
+    at_once = max(1, ENTRIES_AT_ONCE // annotations.n_classes**2)
+    for start in range(0, len(first_row), at_once):
+        rows = slice(start, start + at_once)
         one, two = first_row[rows], second_row[rows]
         theirs, others = confusions[annotations.annotator[one]], confusions[annotations.annotator[two]]
         place = np.arange(len(one))
