@@ -121,8 +121,8 @@ ENTRIES: dict[str, Entry] = {
 
 # Why a method stays below its published number, by (protocol, method, data set); written after looking.
 NARROW_FEATURES = (
-    "The features here are averages over positions (512 numbers), those of the comparison are not, and even training on "
-    "the true classes stays below its published number. Network and optimiser differ too: ours are the defaults."
+    "The features here are averages over positions (512 numbers), those of the comparison are not, and even training "
+    "on the true classes stays below its published number. Network and optimiser differ too: ours are the defaults."
 )
 MIXUP = "Mixup does not help our default network, which already has dropout of one half."
 REASONS: dict[tuple[str, str, str], str] = {
