@@ -24,7 +24,7 @@ types: .venv/.test  ## mypy, strict
 	$(BIN)/mypy
 
 bench: .venv/.bench  ## side-by-side measurements with peers; results in benchmarks/results
-	$(BIN)/python benchmarks/run_all.py
+	CROWDPRISM_PEER_PYTHON=.venv/peers/bin/python $(BIN)/python benchmarks/run_all.py
 
 browser:  ## Chromium for the browser tests, from Debian's packages; without it they are skipped
 	command -v chromium >/dev/null || (apt-get update -qq && apt-get install -y -qq chromium)

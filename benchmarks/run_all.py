@@ -18,9 +18,10 @@ STUDY_MARK = "Study:"  # the first word of the docstring of scripts that write d
 
 
 def scripts(*, studies: bool) -> list[Path]:
-    """Scripts beside this one, by what their docstring says they are."""
-    found = sorted(path for path in HERE.glob("*.py") if path != Path(__file__).resolve() and path.name != "run_all.py")
-    return [path for path in found if path.read_text(encoding="utf-8").lstrip('"').startswith(STUDY_MARK) == studies]
+    """Scripts beside this one that can be run, by what their docstring says they are."""
+    texts = {path: path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.py")) if path.name != "run_all.py"}
+    runnable = {path: text for path, text in texts.items() if '__name__ == "__main__"' in text}
+    return [path for path, text in runnable.items() if text.lstrip('"').startswith(STUDY_MARK) == studies]
 
 
 def main() -> None:
