@@ -256,7 +256,8 @@ def main() -> None:
     stored["peer_versions"] = versions(options.peer, ("crowd-kit", "numpy", "pandas", "scikit-learn"))
     RESULTS.parent.mkdir(exist_ok=True)
     fresh = RESULTS.with_suffix(".new")
-    fresh.write_text(json.dumps(stored, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    text = json.dumps(stored, indent=1, sort_keys=True).replace("NaN", "null")  # alpha has no accuracy
+    fresh.write_text(text + "\n", encoding="utf-8")
     fresh.replace(RESULTS)
 
 
