@@ -1,6 +1,6 @@
 """A grid of small models trained as one stacked program against one by one, interleaved on the same threads.
 
-    CROWDPRISM_DATA=... python benchmarks/grid_search.py [--threads 1] [--epochs 60] [--repeats 3]
+    CROWDPRISM_DATA=... python benchmarks/grid_search.py [--threads 2] [--epochs 60] [--repeats 3]
 
 The Music grid of the GeoCrowdNet paper: six settings (two learning rates, three strengths of F), five trials with
 their own 595/105 split. Best epoch and best setting are chosen by the true labels of the validation songs, as in
@@ -45,7 +45,7 @@ class TrialHead(GeometricHead):
 def main() -> None:
     """Measure and store."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="for both ways")
     parser.add_argument("--epochs", type=int, default=60)
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
