@@ -67,7 +67,7 @@ from crowdprism.classifiers.problem import (
     require_same_classes,
     with_unlabelled,
 )
-from crowdprism.classifiers.together import Run, can_train_together, train_together
+from crowdprism.classifiers.together import Prepared, Run, can_train_together, train_together
 from crowdprism.classifiers.validation import Validation, make_validation
 from crowdprism.confusion import normalize_rows
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, NotFittedError
@@ -340,6 +340,22 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         items
             Name of each row of X, where rows are not in the order of the annotations' items.
         """
+        prepared = self._prepare(X, y, X_valid=X_valid, y_valid=y_valid, X_unlabelled=X_unlabelled, items=items)
+        self._train_all(prepared.problem, prepared.validation)
+        self._make_result(prepared.annotations, prepared.items, prepared.problem.seed)
+        return self
+
+    def _prepare(
+        self,
+        X: Any,
+        y: Any,
+        *,
+        X_valid: Any = None,
+        y_valid: Any = None,
+        X_unlabelled: Any = None,
+        items: Sequence[Any] | None = None,
+    ) -> Prepared:
+        """Check data and parameters, and bring them into the form that training takes."""
         annotations = annotations_of(y)
         features = self._features(X, reset=True)
         annotations = matched(annotations, X, n_items_of(features), items)
@@ -369,9 +385,7 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._warnings: list[str] = []
         self._check_parameters(problem)
         self._network_name = resolve_network(self.network, problem.items.shape)
-        self._train_all(problem, validation)
-        self._make_result(annotations, self._items(features, device), seed)
-        return self
+        return Prepared(problem, validation, annotations, self._items(features, device))
 
     def _check_common(self) -> None:
         tuning.check(self)
@@ -425,13 +439,17 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     # -- training -------------------------------------------------------------------------------------------
 
-    def _train_all(self, problem: Problem, validation: Validation | None) -> None:
+    def _forget(self) -> None:
+        """Start the record of a fit."""
         self._members: list[Member] = []
         self.alignments_: list[ClassAlignment] = []
         self.histories_: list[dict[str, list[float]]] = []
         self.best_epochs_: list[int | None] = []
         self.chosen_settings_: dict[str, float] = {}
         self.candidates_: list[dict[str, Any]] = []
+
+    def _train_all(self, problem: Problem, validation: Validation | None) -> None:
+        self._forget()
         if tuning.open_settings(self):
             self.chosen_settings_, self.candidates_ = tuning.choose(self, problem)
         members = [replace(problem, member=place) for place in range(self.n_heads)]

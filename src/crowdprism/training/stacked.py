@@ -47,7 +47,7 @@ def settings_can_stack(settings: Sequence[TrainingSettings]) -> bool:
     """Tell whether runs differ only in what a stack allows, and use nothing that it lacks."""
     first = settings[0]
     alike = {replace(one, **{name: getattr(first, name) for name in FREE_SETTINGS}) for one in settings}
-    plain = first.optimizer in ("adam", "adamw") and first.precision == "float32" and first.even_batches
+    plain = first.optimizer in ("adam", "adamw") and first.precision == "float32"
     simple = first.rounds == 1 and first.clip_norm is None and first.patience is None and first.max_batches is None
     only_noise = all(one.augmentation == Augmentation(noise=one.augmentation.noise) for one in settings)
     return len(alike) == 1 and plain and simple and only_noise and not first.borrow_stream
@@ -184,7 +184,7 @@ class StackedTrainer(Trainer):
         for place, model in enumerate(self.models):
             s = model.settings
             own = stream(s.seed, "shuffle", s.member, epoch)
-            order = epoch_order(len(model.index), s.batch_size, own, even=True)
+            order = epoch_order(len(model.index), s.batch_size, own, even=s.even_batches)
             shuffled.append([place * self._size() + model.index[batch] for batch in order])
         return [np.concatenate(parts) for parts in zip(*shuffled, strict=True)]
 
