@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
+from crowdprism.aggregators.cells import cell_totals
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.errors import InvalidParameterError, NotFittedError
 from crowdprism.fit_result import FitResult
@@ -65,6 +66,7 @@ class Aggregator(ABC):
         return self
 
     def _build_result(self, annotations: Annotations, class_probabilities: np.ndarray, **parts: Any) -> FitResult:
+        counts = cell_totals(annotations.annotator, None, annotations.n_annotators)
         return FitResult(
             method=self.name,
             parameters=self.get_params(),
@@ -72,7 +74,7 @@ class Aggregator(ABC):
             annotators=annotations.annotators,
             classes=annotations.classes,
             class_probabilities=class_probabilities,
-            labels_per_annotator=annotations.labels_per_annotator,
+            labels_per_annotator=counts.astype(np.int64),
             **parts,
         )
 

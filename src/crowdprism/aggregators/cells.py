@@ -21,6 +21,7 @@ FloatArray = NDArray[np.float64]
 # A table of cells, the counts of each thread and the posterior are each about this large; four of them should
 # leave room on an ordinary laptop.
 MAX_TABLE_BYTES = 2 * 1024**3
+PIECE = 2**18  # annotations counted at once
 MAX_KEYS_COUNTED = 2**27  # beyond this many possible pairs, sorting the keys is cheaper than counting all of them
 
 
@@ -109,9 +110,9 @@ def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this 
     n_keys = annotations.n_annotators * annotations.n_classes
     key: NDArray[Any] = annotations.annotator.astype(np.uint32 if n_keys < 2**32 else np.uint64)
     key *= key.dtype.type(annotations.n_classes)
-    key += annotations.label.astype(key.dtype)
+    np.add(key, annotations.label, out=key, casting="unsafe")  # neither is negative, and the sum is below n_keys
     if n_keys <= MAX_KEYS_COUNTED:
-        counts = np.bincount(key, minlength=n_keys)
+        counts = cell_totals(key, None, n_keys)
         occurring = np.flatnonzero(counts)
         if 2 * len(occurring) > n_keys:  # the few that are missing cost less than the detour
             occurring, cell = np.arange(n_keys), key.astype(np.uint32, copy=False)
@@ -124,7 +125,7 @@ def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this 
         cell = inverse.astype(np.uint32)
     require_room(len(occurring), columns, annotations, method)
     return Cells(
-        item_start=annotations.item_start,
+        item_start=annotations.item_start.astype(np.int64, copy=False),
         cell=cell,
         annotator_of=occurring.astype(np.int64) // annotations.n_classes,
         label_of=occurring.astype(np.int64) % annotations.n_classes,
@@ -136,8 +137,13 @@ def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this 
 
 
 def cell_totals(cell: NDArray[Any], weight: NDArray[Any] | None, n_cells: int) -> FloatArray:
-    """Sum of weights per cell."""
-    return np.bincount(cell, weights=weight, minlength=n_cells).astype(np.float64)
+    """Sum of weights per cell; in pieces, because NumPy counts copies of eight bytes per number."""
+    totals = np.zeros(n_cells)
+    size = max(PIECE, n_cells)
+    for first in range(0, len(cell), size):
+        piece = slice(first, first + size)
+        totals += np.bincount(cell[piece], weights=None if weight is None else weight[piece], minlength=n_cells)
+    return totals
 
 
 def require_room(n_cells: int, columns: int, annotations: Annotations, method: str) -> None:

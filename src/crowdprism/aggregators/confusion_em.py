@@ -47,7 +47,6 @@ class EMRun:
     """Where EM ended, the objective after each iteration, and whether it had settled."""
 
     model: ConfusionModel
-    expectation: Expectation
     objective: list[float]
     converged: bool
 
@@ -119,12 +118,12 @@ def run_em(
         if on_step is not None:
             on_step(objective[-1])
         if len(objective) > 1 and objective[-1] - objective[-2] < enough:
-            return EMRun(model, expectation, objective, True)
+            return EMRun(model, objective, True)
         following = maximize(expectation, step.cells, prior=prior, class_prior=class_prior)
         if until is not None and until(model, following):
-            return EMRun(following, expectation, objective, True)
+            return EMRun(following, objective, True)
         model = following
-    return EMRun(model, expectation, objective, False)
+    return EMRun(model, objective, False)
 
 
 def model_of_confusions(

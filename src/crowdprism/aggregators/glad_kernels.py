@@ -16,7 +16,8 @@ from crowdprism.aggregators.expectation_records import (
     SMALL_LOGIT,
     GladExpectation,
 )
-from crowdprism.aggregators.kernels import FAST, NO_WEIGHT, n_threads, run_blocks
+from crowdprism.aggregators.kernels import NO_WEIGHT, n_threads, run_blocks
+from crowdprism.aggregators.machine_code import FAST
 from crowdprism.aggregators.vote_kernels import unsigned
 from crowdprism.annotations import Annotations
 

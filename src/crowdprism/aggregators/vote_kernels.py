@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import FloatArray
 from crowdprism.aggregators.expectation_records import VoteExpectation
-from crowdprism.aggregators.kernels import FAST, NO_WEIGHT, UNDERFLOW, n_threads, run_blocks
+from crowdprism.aggregators.kernels import NO_WEIGHT, n_threads, run_blocks
+from crowdprism.aggregators.machine_code import FAST
 from crowdprism.annotations import Annotations
 
+UNDERFLOW = 1e-150
 OVERFLOW = 1.0 / UNDERFLOW
 
 
