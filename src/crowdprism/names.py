@@ -123,11 +123,14 @@ def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
         return name_array([]), np.empty(0, dtype=np.int64)
     low, high = int(values.min()), int(values.max())
     if high - low <= 4 * len(values) and high <= INT64_MAX:
-        shifted = values.astype(np.int64) - low
+        shifted = values.astype(np.int64)
+        shifted -= low
         present = np.zeros(high - low + 1, dtype=bool)
         present[shifted] = True
-        rank = np.cumsum(present) - 1
-        return name_array(np.flatnonzero(present) + low), rank[shifted]
+        names = name_array(np.flatnonzero(present) + low)
+        if len(names) == len(present):  # no gaps: the numbers are the positions already
+            return names, shifted
+        return names, (np.cumsum(present) - 1)[shifted]
     names, codes = np.unique(values, return_inverse=True)
     return name_array(names), codes.astype(np.int64).reshape(-1)
 
