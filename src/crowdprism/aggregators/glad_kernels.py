@@ -17,7 +17,7 @@ from crowdprism.aggregators.expectation_records import (
     GladExpectation,
 )
 from crowdprism.aggregators.kernels import NO_WEIGHT, n_threads, run_blocks
-from crowdprism.aggregators.machine_code import FAST
+from crowdprism.machine_code import FAST
 from crowdprism.aggregators.vote_kernels import unsigned
 from crowdprism.annotations import Annotations
 

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from crowdprism.aggregators.expectation_records import TIE
-from crowdprism.aggregators.kernel_scratch import free_doubles, new_doubles
+from crowdprism.kernel_scratch import free_doubles, new_doubles
 
 UNDERFLOW = 1e-150
 RESCALE_EVERY = 8  # annotations; so many factors of at least 1e-30 stay above the smallest double

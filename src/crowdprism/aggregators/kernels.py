@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
 from crowdprism.aggregators.expectation_records import Expectation
-from crowdprism.aggregators.machine_code import Kernels
+from crowdprism.machine_code import Kernels
 
 LANES = 4  # doubles per vector instruction
 MAX_COUNT_BYTES = 512 * 1024**2  # all threads' count tables together; beyond it fewer threads work
@@ -31,6 +31,7 @@ KERNELS = Kernels(
         "count": "i8 u4 f4 f8 n n n n f8 f8",
         "count_votes": "i8 u4 f4 u4 n n n n f8 f8",
     },
+    imports=["crowdprism.aggregators.expectation_records"],
 )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from crowdprism.aggregators.cells import FloatArray
 from crowdprism.aggregators.expectation_records import VoteExpectation
 from crowdprism.aggregators.kernels import NO_WEIGHT, n_threads, run_blocks
-from crowdprism.aggregators.machine_code import FAST
+from crowdprism.machine_code import FAST
 from crowdprism.annotations import Annotations
 
 UNDERFLOW = 1e-150

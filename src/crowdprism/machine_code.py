@@ -17,7 +17,7 @@ import hashlib
 import importlib.util
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -35,6 +35,7 @@ OPTIMIZE = 3
 EVERYWHERE = {"malloc", "free", "log", "log1p", "exp", "memcpy", "memset", "memmove"}
 # Sums may be reordered (vector sums need it); infinities and NaN keep their meaning.
 FAST = {"reassoc", "contract", "nsz", "arcp"}
+SCRATCH = "crowdprism.kernel_scratch"
 WHOLE_NUMBER = "n"  # an argument that is one whole number; all others are arrays of the NumPy type named
 
 Address = Callable[..., Any]
@@ -61,10 +62,13 @@ class Kernels:
         Name of the module that holds the functions as numba compiles them. Only making the code imports it.
     signatures
         Function name to the types of its arguments: NumPy type codes of arrays (`"f8"`), or `"n"` for a whole number.
+    imports
+        Modules of ours that the module takes something from: when they change, the code is made anew.
     """
 
-    def __init__(self, module: str, signatures: Mapping[str, str]) -> None:
+    def __init__(self, module: str, signatures: Mapping[str, str], *, imports: Sequence[str] = ()) -> None:
         self.module = module
+        self.imports = imports
         self.signatures = {name: tuple(signature.split()) for name, signature in signatures.items()}
         self._types = {name: argument_types(signature) for name, signature in self.signatures.items()}
         self._lock = threading.Lock()
@@ -97,15 +101,11 @@ class Kernels:
     def _path(self) -> Path:
         """Where the code is kept: beside the module's bytecode, named by all that it depends on."""
         source = source_file(self.module)
-        made_of = [source_file(name).read_bytes() for name in (self.module, *SHARED)]
+        made_of = [source_file(name).read_bytes() for name in (self.module, __name__, SCRATCH, *self.imports)]
         made_of += [repr(sorted(self.signatures.items())).encode(), version("numba").encode()]
         made_of += [part.encode() for part in processor()]
         key = hashlib.sha256(b"\0".join(made_of)).hexdigest()[:16]
         return Path(importlib.util.cache_from_source(str(source))).with_name(f"{source.stem}.{key}.o")
-
-
-# Modules that kernels import or that decide how they are compiled.
-SHARED = (__name__, "crowdprism.aggregators.kernel_scratch", "crowdprism.aggregators.expectation_records")
 
 
 def source_file(module: str) -> Path:

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import kernels, machine_code
-from crowdprism.aggregators.machine_code import Kernels, functions_of_numba, passed, stored
+from crowdprism import machine_code
+from crowdprism.aggregators import kernels
+from crowdprism.machine_code import Kernels, functions_of_numba, passed, stored
 
 COUNT = {"count": "i8 u4 f4 f8 n n n n f8 f8"}
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere numba runs its code itself")
