@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crowdprism.aggregators import make_aggregator as make_aggregator
     from crowdprism.annotations import Annotations as Annotations
     from crowdprism.classifiers import make_classifier as make_classifier
+    from crowdprism.comparison import compare as compare
     from crowdprism.datasets import load_dataset as load_dataset
     from crowdprism.fit_result import FitResult as FitResult
     from crowdprism.method_checks import check_method as check_method
@@ -30,6 +31,7 @@ _HOME = {
     "Annotations": "annotations",
     "FitResult": "fit_result",
     "check_method": "method_checks",
+    "compare": "comparison",
     "load": "saved",
     "load_dataset": "datasets",
     "make_aggregator": "aggregators",

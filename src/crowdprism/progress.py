@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 PATIENCE_SECONDS = 1.0
 _enabled: bool | None = None  # None: decide by the terminal
+_open_bars = 0  # a bar inside another stays hidden: two would overwrite each other
 
 
 def set_progress(enabled: bool | None) -> None:
@@ -29,7 +30,7 @@ class Bar:
         self.total = total
         self.done = 0
         self._begun = time.monotonic()
-        self._wanted = sys.stderr.isatty() if _enabled is None else _enabled
+        self._wanted = (sys.stderr.isatty() if _enabled is None else _enabled) and not _open_bars
         self._display: _Display | None = None
 
     def advance(self, steps: int = 1, note: str = "") -> None:
@@ -78,7 +79,7 @@ class _Display:
 
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Bar]:
-    """Show a bar with elapsed and remaining time while the block runs.
+    """Show a bar with elapsed and remaining time while the block runs; a bar inside another is not shown.
 
     Examples
     --------
@@ -88,8 +89,11 @@ def progress(description: str, total: int | None = None) -> Iterator[Bar]:
     >>> bar.done
     2
     """
+    global _open_bars
     bar = Bar(description, total)
+    _open_bars += 1
     try:
         yield bar
     finally:
+        _open_bars -= 1
         bar.close()
