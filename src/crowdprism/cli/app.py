@@ -15,6 +15,7 @@ from crowdprism.cli.diagnose import diagnose
 from crowdprism.cli.info import info
 from crowdprism.cli.predict import predict
 from crowdprism.cli.report import report
+from crowdprism.cli.reproduce import reproduce
 from crowdprism.cli.simulate import simulate
 from crowdprism.cli.suggest import suggest
 from crowdprism.cli.train import train
@@ -56,6 +57,6 @@ def common(
         logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
-for command in (demo, aggregate, train, predict, info, diagnose, suggest, convert, report, simulate):
+for command in (demo, aggregate, train, predict, info, diagnose, suggest, convert, report, simulate, reproduce):
     app.command()(command)
 app.add_typer(datasets)

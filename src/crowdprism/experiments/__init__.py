@@ -26,6 +26,8 @@ from crowdprism.experiments.reading import load_study, read_study, study_names
 from crowdprism.experiments.rows import RowStore
 from crowdprism.experiments.runner import Interrupted, RunReport, run
 from crowdprism.experiments.spec import Budget, Cell, Crowd, Data, Deviation, Method, Published, Study
+from crowdprism.experiments.summary import TableResult, summarize
+from crowdprism.experiments.tables import write_page
 
 __all__ = [
     "Budget",
@@ -41,9 +43,12 @@ __all__ = [
     "RowStore",
     "RunReport",
     "Study",
+    "TableResult",
     "load_study",
     "make_plan",
     "read_study",
     "run",
     "study_names",
+    "summarize",
+    "write_page",
 ]

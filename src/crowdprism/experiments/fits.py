@@ -93,8 +93,9 @@ def make_plan(
     cells: Sequence[str] = (),
     methods: Sequence[str] = (),
     seeds: Sequence[int] = (),
+    variants: bool = False,
 ) -> Plan:
-    """Expand a study; cells, methods and seeds narrow or widen what the budget runs.
+    """Expand a study; cells, methods and seeds narrow or widen what the budget runs, `variants` adds all variants.
 
     Examples
     --------
@@ -111,6 +112,8 @@ def make_plan(
     usual = [method.name for method in study.methods if not method.variant_of]
     wanted_cells = check_wanted(cells or chosen.cells or list(known_cells), known_cells, study, "cell")
     wanted_methods = check_wanted(methods or chosen.methods or usual, known_methods, study, "method")
+    if variants:
+        wanted_methods += [name for name, method in known_methods.items() if method.variant_of]
     run_cells = tuple(changed_cell(cell, chosen) for name, cell in known_cells.items() if name in wanted_cells)
     run_methods = tuple(method for name, method in known_methods.items() if name in wanted_methods)
     points = {
@@ -153,6 +156,9 @@ def changed_cell(cell: Cell, budget: Budget) -> Cell:
 
 def grid_fits(study: Study, budget: Budget, cell: Cell, method: Method, seed: int) -> Iterator[Fit]:
     """One fit for each point of the grid, the study's parameters varying slowest."""
+    if method.defaults_only:
+        yield Fit(cell.data, method.classifier, {**cell.parameters, **method.parameters}, seed)
+        return
     grid = {**study.grid, **method.grid}
     grid |= {name: values for name, values in budget.grid.items() if name in grid}
     common = {**study.parameters, **cell.parameters, **method.parameters, **budget.parameters}

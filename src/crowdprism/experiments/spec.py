@@ -92,6 +92,9 @@ class Method:
         person names them.
     cells
         Names of the columns in which the method takes part; empty is all.
+    defaults_only
+        Leave the study's and the budget's parameters and grids out: the classifier's defaults, but for what cell and
+        method say.
     """
 
     name: str
@@ -102,6 +105,7 @@ class Method:
     variant_of: str = ""
     remark: str = ""
     cells: tuple[str, ...] = ()
+    defaults_only: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,120 @@
+"""Figures of a table: published and measured means with their spreads, and confusion matrices, true and estimated."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdprism.atomic import replacing_file
+from crowdprism.errors import MissingDependencyError
+from crowdprism.experiments.rows import Row
+from crowdprism.experiments.spec import Cell
+from crowdprism.experiments.summary import TableResult
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PUBLISHED, OWN = "#a63f03", "#0b4f94"  # told apart with any common colour blindness
+FOLDER = "figures"
+PANEL_WIDTH, LINE_HEIGHT, HEAD_HEIGHT, NAMES_WIDTH = 2.6, 0.3, 1.1, 2.4
+MATRIX_SIDE = 1.5
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure that no window shows."""
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise MissingDependencyError("Plots need matplotlib: pip install crowdprism[plots].") from error
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def write_figures(result: TableResult, folder: Path) -> list[Path]:
+    """Draw what there is into folder/figures; return the paths."""
+    drawn: dict[str, Figure] = {}
+    if any(found.n_trials for found in result.cells.values()):
+        drawn[f"{result.study.name}.svg"] = table_figure(result)
+    for cell in result.plan.cells:
+        matrices = kept_confusions(result, cell)
+        if matrices:
+            drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(matrices, cell.title)
+    paths = []
+    for name, figure in drawn.items():
+        path = folder / FOLDER / name
+        with replacing_file(path, suffix=".svg") as fresh:
+            figure.savefig(fresh, format="svg", metadata={"Date": None})
+        paths.append(path)
+    return paths
+
+
+def table_figure(result: TableResult) -> Figure:
+    """One panel per column: a point with a bar of one spread for each method, published above measured."""
+    cells = [cell for cell in result.plan.cells if any(result.measured(cell.name, m.name) for m in result.plan.methods)]
+    methods = [m for m in result.plan.methods if any(result.measured(cell.name, m.name) for cell in cells)]
+    figure = new_figure(NAMES_WIDTH + PANEL_WIDTH * len(cells), HEAD_HEIGHT + LINE_HEIGHT * len(methods))
+    panels = figure.subplots(1, len(cells), sharey=True, squeeze=False)[0]
+    for panel, cell in zip(panels, cells, strict=True):
+        draw_column(panel, result, cell, [method.name for method in methods])
+    panels[0].set_yticks(range(len(methods)), [method.title for method in methods])
+    panels[0].set_ylim(len(methods) - 0.5, -0.5)
+    panels[0].legend(loc="lower left", fontsize=7, frameon=False)
+    unit = "test accuracy, %" if result.study.figure == "accuracy" else "error of the confusion matrices"
+    figure.supxlabel(unit, fontsize=9)
+    return figure
+
+
+def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[str]) -> None:
+    """Published and measured numbers of one column."""
+    for place, method in enumerate(methods):
+        published, ours = result.study.published_for(cell.name, method), result.measured(cell.name, method)
+        if published is not None:
+            panel.errorbar(
+                published.mean, place - 0.15, xerr=published.spread, fmt="D", ms=4, color=PUBLISHED, lw=1.2,
+                label="published" if not place else None,
+            )  # fmt: skip
+        if ours is not None:
+            panel.errorbar(
+                ours.mean, place + 0.15, xerr=ours.spread, fmt="o", ms=4.5, color=OWN, lw=1.2,
+                label="measured" if not place else None,
+            )  # fmt: skip
+    panel.set_title(cell.title, fontsize=8, wrap=True)
+    panel.grid(axis="x", lw=0.4, color="0.85")
+    panel.tick_params(labelsize=8)
+
+
+def kept_confusions(result: TableResult, cell: Cell) -> dict[str, Row]:
+    """Of each method the first trial's row that holds confusion matrices."""
+    found: dict[str, Row] = {}
+    for method in result.plan.methods:
+        ours = result.measured(cell.name, method.name)
+        rows = [row for row in (ours.rows if ours else ()) if "confusions" in row]
+        if rows:
+            found[method.title] = rows[0]
+    return found
+
+
+def confusion_figure(rows: dict[str, Row], title: str) -> Figure:
+    """Heat maps: a line of matrices for the truth, then one for each method with its error; columns are annotators."""
+    truth = np.array(next(iter(rows.values()))["true_confusions"])
+    lines: dict[str, np.ndarray] = {"truth": truth}
+    for name, row in rows.items():
+        error = row["confusion_error"]["relative_l1"]
+        lines[f"{name}\nerror {error:.3f}"] = np.array(row["confusions"])
+    figure = new_figure(0.9 + MATRIX_SIDE * len(truth), 0.6 + MATRIX_SIDE * len(lines))
+    panels = figure.subplots(len(lines), len(truth), squeeze=False)
+    for own, (name, matrices) in zip(panels, lines.items(), strict=True):
+        for annotator, (panel, matrix) in enumerate(zip(own, matrices, strict=True)):
+            picture = panel.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
+            panel.set_xticks([])
+            panel.set_yticks([])
+            if own is panels[0]:
+                panel.set_title(f"annotator {annotator}", fontsize=8)
+        own[0].set_ylabel(name, fontsize=8)
+    figure.colorbar(picture, ax=panels, shrink=0.4, label="probability of the given label (rows: true class)")
+    figure.suptitle(title, fontsize=9)
+    return figure
