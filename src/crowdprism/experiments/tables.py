@@ -22,8 +22,19 @@ from crowdprism.experiments.summary import (
 from crowdprism.fit_result import installed_versions
 
 PACKAGES = ("python", "crowdprism", "torch", "numpy", "scikit-learn")
-COLUMNS = ("study", "budget", "cell", "method", "published_mean", "published_spread", "mean", "spread")
-COLUMNS += ("standard_error", "trials", "distance")
+COLUMNS = (
+    "study",
+    "budget",
+    "cell",
+    "method",
+    "published_mean",
+    "published_spread",
+    "mean",
+    "spread",
+    "standard_error",
+    "trials",
+    "distance",
+)
 
 
 def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path]:
