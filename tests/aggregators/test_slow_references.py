@@ -231,3 +231,15 @@ def test_long_products_do_not_underflow_in_the_kernel() -> None:
     slow, fast = (ExpectationStep(cells, compiled=way)(likelihood, np.array([0.4, 0.6])) for way in (False, True))
     assert fast.log_likelihood == pytest.approx(slow.log_likelihood, rel=1e-12)
     np.testing.assert_allclose(fast.class_probabilities, [[0.4, 0.6], [0.4, 0.6]], atol=1e-9)
+
+
+def test_compiled_votes_and_glad_take_more_classes_than_16_bits_hold() -> None:
+    a = Annotations.from_triplets([0, 0, 1], list("abb"), [0, 39_999, 5], classes=range(40_000))
+    plain, compiled = (VoteExpectationStep(a, a.annotator, n_sources=2, compiled=c) for c in (False, True))
+    prior = np.full(40_000, 1 / 40_000)
+    slow, fast = (step(np.array([9.0, 12.0]), prior) for step in (plain, compiled))
+    assert fast.log_likelihood == pytest.approx(slow.log_likelihood)
+    assert fast.hits == pytest.approx(slow.hits)
+    assert compiled.count_votes().hits == pytest.approx(plain.count_votes().hits)
+    slow_glad, fast_glad = (GladStep(a, compiled=c).expect(np.ones(2), np.ones(2)) for c in (False, True))
+    assert fast_glad.right == pytest.approx(slow_glad.right)

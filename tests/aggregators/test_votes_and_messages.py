@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import KOS, MMSR, MajorityVote, OneCoin, WeightedVote
+from crowdprism.aggregators import KOS, MMSR, MajorityVote, OneCoin, WeightedVote, vote_confusions
 from crowdprism.aggregators.kos import decode, edges_of, item_scores, pass_messages
 from crowdprism.aggregators.mmsr import majority_signs, rank_one_change, robust_rank_one, trimmed_means
 from crowdprism.annotations import Annotations
@@ -63,6 +63,28 @@ def test_annotators_of_equal_skill_make_a_plain_vote() -> None:
     plain, weighted = MajorityVote().fit(a).result_, WeightedVote().fit(a).result_
     assert weighted.class_probabilities == pytest.approx(plain.class_probabilities)
     assert weighted.skills == pytest.approx(np.full(3, 2 / 3))
+
+
+def test_ties_can_go_to_the_class_that_comes_first() -> None:
+    a = Annotations.from_dense([[0, 1], [1, 1]])
+    assert WeightedVote(ties="lowest").fit(a).result_.skills.tolist() == [1.0, 0.5]
+    assert WeightedVote().fit(a).result_.skills.tolist() == [0.75, 0.75]
+
+
+def test_annotations_of_weight_zero_say_nothing_in_a_vote() -> None:
+    a = Annotations.from_triplets([0, 0, 1, 2], list("abab"), [0, 0, 1, 0], weight=[1, 1, 0, 1])
+    result = MajorityVote().fit(a).result_
+    assert result.class_prior.tolist() == [1.0, 0.0]
+    assert result.class_probabilities.tolist() == [[1.0, 0.0]] * 3
+    hard = MajorityVote(voting="hard").fit(a).result_
+    assert hard.class_probabilities.tolist() == [[1.0, 0.0]] * 3
+
+
+def test_a_vote_over_very_many_classes_leaves_matrices_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vote_confusions, "MAX_TABLE_BYTES", 8)
+    result = MajorityVote().fit(Annotations.from_dense([[0, 1], [1, 1]])).result_
+    assert result.confusions is None
+    assert "would not fit in memory" in result.warnings[0]
 
 
 def test_iterated_weighted_vote_settles_and_beats_one_pass_on_hammers_and_spammers() -> None:
@@ -263,6 +285,7 @@ def test_bad_parameters_are_named() -> None:
         (KOS(start="zeros"), "start must be"),
         (MMSR(trim=-1), "trim must be"),
         (WeightedVote(iterations=0), "iterations must be at least 1"),
+        (WeightedVote(ties="random"), "ties must be"),
     ]:
         with pytest.raises(InvalidParameterError, match=complaint):
             method.fit(a)

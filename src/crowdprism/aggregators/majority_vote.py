@@ -8,14 +8,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import IncrementalAggregator
+from crowdprism.aggregators.vote_confusions import confusions_against
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import confusion_counts, normalize_rows
 from crowdprism.errors import InvalidParameterError
 from crowdprism.fit_result import FitResult
 from crowdprism.seeding import stream
 
 Ties = Literal["lowest", "random", "split"]
 TIES = ("lowest", "random", "split")
+NO_MATRICES = "Full confusion matrices would not fit in memory."
 
 
 def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) -> NDArray[np.float64]:
@@ -90,16 +91,19 @@ class MajorityVote(IncrementalAggregator):
         if self.ties not in TIES:
             raise InvalidParameterError(f"ties must be one of {', '.join(TIES)}, not {self.ties!r}.")
         totals = vote_totals(annotations)
-        shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
-        labelled = annotations.labels_per_item > 0
-        prior = shares[labelled].mean(axis=0)
+        uniform = np.full(annotations.n_classes, 1 / annotations.n_classes)
+        shares = vote_shares(totals, uniform)
+        labelled = totals.sum(axis=1) > 0  # annotations of weight 0 say nothing
+        prior = shares[labelled].mean(axis=0) if labelled.any() else uniform
         probabilities = np.where(labelled[:, None], shares, prior)
         if self.voting == "hard":
             probabilities = np.where(labelled[:, None], decide(totals, self.ties, self.random_state), prior)
+        confusions = confusions_against(annotations, probabilities)
         return self._build_result(
             annotations,
             probabilities,
-            confusions=normalize_rows(confusion_counts(annotations, probabilities)),
+            confusions=confusions,
             class_prior=prior,
             seed=self.random_state,
+            warnings=(NO_MATRICES,) if confusions is None else (),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,8 +49,7 @@ def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.fl
 class WeightedVote(IncrementalAggregator):
     """Vote in which annotators count by their agreement with the vote itself: once (Wawa) or repeatedly.
 
-    The skill of an annotator is the share of labels that agree with the current answer; where several classes tie
-    for the answer, each counts by an equal part, so nothing depends on the order of rows or classes.
+    The skill of an annotator is the share of labels that agree with the current answer.
 
     Parameters
     ----------
@@ -60,6 +59,9 @@ class WeightedVote(IncrementalAggregator):
         skill moves by more than `tolerance`.
     tolerance
         Largest change of a skill at which repetition stops.
+    ties
+        The answer where several classes have as many votes: `"split"` counts each by an equal part, so that nothing
+        depends on the order of rows or classes; `"lowest"` takes the class that comes first, as crowd-kit does.
 
     Examples
     --------
@@ -71,13 +73,18 @@ class WeightedVote(IncrementalAggregator):
 
     name: ClassVar[str] = "weighted-vote"
 
-    def __init__(self, iterations: int = 1, tolerance: float = 1e-6) -> None:
+    def __init__(
+        self, iterations: int = 1, tolerance: float = 1e-6, ties: Literal["split", "lowest"] = "split"
+    ) -> None:
         self.iterations = iterations
         self.tolerance = tolerance
+        self.ties = ties
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         if self.iterations < 1:
             raise InvalidParameterError(f"iterations must be at least 1, not {self.iterations}.")
+        if self.ties not in ("split", "lowest"):
+            raise InvalidParameterError(f'ties must be "split" or "lowest", not {self.ties!r}.')
         unknown = 1 / annotations.n_classes
         skills = np.ones(annotations.n_annotators)
         step, changes = 1.0, []
@@ -85,7 +92,7 @@ class WeightedVote(IncrementalAggregator):
             for iteration in range(1, self.iterations + 1):
                 if iteration % HALVE_STEP_EVERY == 0:
                     step /= 2
-                answers = decide(skill_votes(annotations, skills), "split")
+                answers = decide(skill_votes(annotations, skills), self.ties)
                 change = step * (agreement_with(annotations, answers, unknown) - skills)
                 skills = skills + change
                 changes.append(float(np.abs(change).max(initial=0.0)))

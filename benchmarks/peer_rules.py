@@ -1,0 +1,167 @@
+"""Our steps under crowd-kit's rules, to tell what sets the two apart; used by truth_inference.py, not by the library.
+
+Where a method of crowd-kit differs from ours by a rule (or a mistake) rather than by its algorithm, the functions here
+take that rule into our own steps. If the accuracies then agree, the rule is the whole difference.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from crowdprism.aggregators import mace, mmsr
+from crowdprism.aggregators.cells import Cells, cells_of
+from crowdprism.aggregators.expectation import ExpectationStep
+from crowdprism.aggregators.majority_vote import vote_totals
+from crowdprism.aggregators.vote_expectation import VoteExpectationStep
+from crowdprism.annotations import Annotations
+from crowdprism.co_labels import co_label_entries
+
+SMALLEST_COUNT = 1e-10  # crowd-kit raises counts and class shares to this
+
+
+@dataclass(frozen=True)
+class Appearance:
+    """Place of each annotator and of each class in the order in which the rows first name them."""
+
+    annotator: np.ndarray  # (n_annotators,)
+    label: np.ndarray  # (n_classes,)
+
+
+def dawid_skene(annotations: Annotations, *, iterations: int) -> np.ndarray:
+    """Dawid-Skene with small counts raised: a confusion row without counts is then even over the labels the annotator
+    used, where ours is even over all classes."""
+    cells = cells_of(annotations, columns=annotations.n_classes)
+    step = ExpectationStep(cells)
+    expectation = step.count_votes()
+    for _ in range(iterations):
+        counts = np.where(cells.total[:, None] > 0, np.maximum(expectation.cell_counts, SMALLEST_COUNT), 0.0)
+        likelihood = counts / cells.by_cell(cells.sum_by_annotator(counts))
+        prior = np.maximum(expectation.class_totals / expectation.class_totals.sum(), SMALLEST_COUNT)
+        expectation = step(likelihood, prior)
+    assert expectation.class_probabilities is not None
+    return expectation.class_probabilities
+
+
+# -- MACE ---------------------------------------------------------------------------------------------------
+
+
+def mace_start(cells: Cells, seen: Appearance, seed: int) -> mace.MaceModel:
+    """crowd-kit's random start: two draws from one seed, laid out in the order of appearance."""
+    knows = draws(seed, (cells.n_annotators, 2))[seen.annotator]
+    habit = draws(seed, (cells.n_annotators, cells.n_classes))[seen.annotator][:, seen.label]
+    return mace.MaceModel(knows[:, 1], knows[:, 0], habit[cells.annotator_of, cells.label_of], 0.0)
+
+
+def draws(seed: int, shape: tuple[int, int]) -> np.ndarray:
+    """Uniform between 1 and 2.5, rows divided by their sums."""
+    numbers = 1.0 + 1.5 * np.random.RandomState(seed).uniform(size=shape)
+    return numbers / numbers.sum(axis=1, keepdims=True)
+
+
+def mixed(model: mace.MaceModel, known: np.ndarray, cells: Cells, priors: Any, seen: Appearance) -> mace.MaceModel:
+    """Give each annotator the habit of the one whose name stands, sorted, where theirs stands by appearance; the same
+    for labels. crowd-kit sorts the habits by name and reads them by appearance."""
+    from scipy.special import digamma
+
+    counts = np.full((cells.n_annotators, cells.n_classes), priors.habit)
+    counts[cells.annotator_of, cells.label_of] += np.maximum(cells.total - known, 0.0)
+    habits = np.exp(digamma(counts) - digamma(counts.sum(axis=1, keepdims=True)))
+    read = habits[seen.annotator][:, seen.label]
+    return replace(model, habit=read[cells.annotator_of, cells.label_of])
+
+
+def mace_probabilities(
+    annotations: Annotations, seen: Appearance, *, seed: int = 0, iterations: int = 50, mix: bool = True
+) -> np.ndarray:
+    """MACE from crowd-kit's start, with its habits mixed up or not."""
+    cells = cells_of(annotations)
+    step = VoteExpectationStep(annotations, cells.cell, n_sources=cells.n_cells)
+    priors = mace.MacePriors(0.5, 0.5, 10.0)
+    uniform = mace.uniform(cells.n_classes)
+    model = mace_start(cells, seen, seed)
+    for _ in range(iterations):
+        known = step(mace.log_odds(model, cells), uniform).hits * mace.known_share(model, cells)
+        model = mace.maximize_variational(known, cells, priors)
+        if mix:
+            model = mixed(model, known, cells, priors, seen)
+    probabilities = step(mace.log_odds(model, cells), uniform).class_probabilities
+    assert probabilities is not None
+    return probabilities
+
+
+# -- MMSR ---------------------------------------------------------------------------------------------------
+
+
+def agreements(annotations: Annotations) -> np.ndarray:
+    """(n_annotators, n_annotators) chance-corrected agreement; NaN where a pair shares no item."""
+    entries = co_label_entries(annotations)
+    table = np.full((annotations.n_annotators,) * 2, np.nan)
+    values = (annotations.n_classes * entries.agreeing() / entries.common() - 1) / (annotations.n_classes - 1)
+    table[entries.first, entries.second] = values
+    table[entries.second, entries.first] = values
+    return table
+
+
+def largest_ratios(
+    table: np.ndarray, n_items: int, start: np.ndarray, *, iterations: int, tolerance: float
+) -> np.ndarray:
+    """What crowd-kit's trimming does where an annotator has fewer than two partners and it should trim -1 of them: of
+    all ratios only the largest is kept."""
+    size = np.abs(table)
+    known = ~np.isnan(size)
+    u, v = start, start
+    for _ in range(iterations):
+        old = (u, v)
+        v = kept_ratio(np.max(size / u[:, None], axis=0, initial=-np.inf, where=known), v, n_items)
+        u = kept_ratio(np.max(size / v[None], axis=1, initial=-np.inf, where=known), u, n_items)
+        if mmsr.rank_one_change(*old, u - old[0], v - old[1]) < tolerance:
+            break
+    return u * np.sqrt(np.linalg.norm(v) / np.linalg.norm(u))
+
+
+def kept_ratio(largest: np.ndarray, current: np.ndarray, n_items: int) -> np.ndarray:
+    """Annotators without a partner keep what they have; zero becomes a small number."""
+    return np.where(np.isinf(largest), current, np.where(largest == 0, 1 / np.sqrt(n_items), largest))
+
+
+def unweighted_signs(table: np.ndarray, n_classes: int) -> np.ndarray:
+    """+1 or -1 per annotator from the sign of every agreement, however few items are behind it; a pair without a shared
+    item, and every annotator with themselves, count as disagreeing."""
+    from scipy.sparse import block_array, coo_array, diags_array
+    from scipy.sparse.linalg import eigsh
+
+    signs = np.sign(np.where(np.isnan(table), -1 / (n_classes - 1), table))
+    n = len(signs)
+    first, second = np.nonzero(np.triu(signs == 1))
+    middle = np.arange(len(first))  # an agreeing pair is joined over a node of its own
+    ends = np.concatenate([first, second])
+    joined = coo_array((np.ones(len(ends)), (np.tile(middle, 2), ends)), shape=(len(first), n))
+    graph = block_array([[coo_array(signs == -1).astype(float), joined.T], [joined, None]], format="csr")
+    scale = diags_array(1 / np.sqrt(graph.sum(axis=1)))
+    _, vectors = eigsh(scale @ graph @ scale, k=1, which="SA", tol=1e-12, v0=np.ones(graph.shape[0]))
+    side = np.sign(vectors[:n, 0])
+    return side * np.sign(side.sum())
+
+
+def mmsr_probabilities(annotations: Annotations, seen: Appearance, *, seed: int = 0) -> np.ndarray:
+    """Weighted votes of MMSR with crowd-kit's trimming and signs, divided by their sum as there."""
+    table = agreements(annotations)
+    shared = ~np.isnan(table)
+    trim = int(shared.sum(axis=0).min()) // 2 - 1
+    if trim < 0:
+        start = np.random.RandomState(seed).uniform(size=len(table))[seen.annotator]
+        size = largest_ratios(table, annotations.n_items, start, iterations=10_000, tolerance=1e-10)
+    else:
+        row, column = np.nonzero(shared)
+        everyone = np.full(len(table), trim)
+        size, _ = mmsr.robust_rank_one(
+            np.abs(table[row, column]), row, column, everyone, iterations=10_000, tolerance=1e-10
+        )
+    skills = size * unweighted_signs(table, annotations.n_classes)
+    accuracies = mmsr.accuracies_of_skills(skills, annotations.n_classes, annotations.n_items)
+    odds = np.log((annotations.n_classes - 1) * accuracies / (1 - accuracies))
+    votes = vote_totals(annotations, odds[annotations.annotator])
+    return votes / votes.sum(axis=1, keepdims=True)  # where the sum is negative, this turns the order around
