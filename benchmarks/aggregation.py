@@ -4,7 +4,8 @@
 
 crowd-kit may need other versions of packages than this project, so it runs in its own Python: `--peer` or the
 environment variable CROWDPRISM_PEER_PYTHON names it (the bench extra installs it beside crowdprism where versions
-allow). Every measurement is a fresh process; kernels are compiled and cached by a first run that is not counted.
+allow). Every measurement is a fresh process; kernels are compiled and kept by a first run that is not counted (the
+task "first-run" measures it). Memory is the peak of the whole process, imports and data included, on both sides.
 `--large` adds 10^7 annotations, which take crowd-kit some ten minutes and 4 GB.
 """
 
@@ -53,7 +54,8 @@ def simulated(n: int, annotators: int) -> tuple[np.ndarray, np.ndarray, np.ndarr
 
 
 def memory(name: str) -> int:
-    """Resident bytes of this process as Linux reports them: VmRSS now, VmHWM at most since `forget_peak`."""
+    """Resident bytes of this process as Linux reports them: VmRSS now, VmHWM at most since `forget_peak`, RssAnon of
+    its own, RssFile of libraries and files."""
     status = Path("/proc/self/status").read_text(encoding="utf-8")
     return int(status.split(f"{name}:")[1].split()[0]) * 1024
 
@@ -63,11 +65,19 @@ def forget_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5", encoding="utf-8")
 
 
+def memory_figures(imported: int, before: int, earlier_peak: int) -> dict[str, int]:
+    """Bytes: after the imports, at the peak, above what was there before the fits; and at the end, of its own and of
+    libraries."""
+    found = {"imported": imported, "peak": max(earlier_peak, memory("VmHWM")), "rise": memory("VmHWM") - before}
+    return found | {"end_anonymous": memory("RssAnon"), "end_libraries": memory("RssFile")}
+
+
 def ours(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str, Any]:
     """Fit with crowdprism."""
     from crowdprism.aggregators import make_aggregator
     from crowdprism.annotations import Annotations
 
+    imported = memory("VmRSS")
     item, annotator, label, truth = simulated(n, annotators)
     data = Annotations.from_triplets(item, annotator, label, classes=range(N_CLASSES))
     del item, annotator, label
@@ -83,13 +93,12 @@ def ours(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str,
 
             krippendorff_alpha(data)
         else:
-            result = make_aggregator(task, **params).fit(data).result_
+            labels = make_aggregator(task, **params).fit(data).result_.labels()
         seconds.append(time.perf_counter() - begun)
         cpu.append(time.process_time() - begun_cpu)
     if task != "krippendorff-alpha":
-        accuracy = float(np.mean(result.class_probabilities.argmax(axis=1) == truth))
-    rise = memory("VmHWM") - before
-    return {"seconds": seconds, "cpu": cpu, "peak": max(peak, memory("VmHWM")), "rise": rise, "accuracy": accuracy}
+        accuracy = float(np.mean(labels == truth))
+    return {"seconds": seconds, "cpu": cpu, "accuracy": accuracy, **memory_figures(imported, before, peak)}
 
 
 def peer(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str, Any]:
@@ -97,6 +106,7 @@ def peer(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str,
     import pandas as pd
     from crowdkit import aggregation
 
+    imported = memory("VmRSS")
     item, annotator, label, truth = simulated(n, annotators)
     data = pd.DataFrame({"task": item, "worker": annotator, "label": label})
     del item, annotator, label
@@ -119,15 +129,14 @@ def peer(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str,
         cpu.append(time.process_time() - begun_cpu)
     if task != "krippendorff-alpha":
         accuracy = float(np.mean(labels.sort_index().to_numpy() == truth))
-    rise = memory("VmHWM") - before
-    return {"seconds": seconds, "cpu": cpu, "peak": max(peak, memory("VmHWM")), "rise": rise, "accuracy": accuracy}
+    return {"seconds": seconds, "cpu": cpu, "accuracy": accuracy, **memory_figures(imported, before, peak)}
 
 
-def measured(python: str, side: str, task: str, setting: dict[str, Any]) -> dict[str, Any]:
+def measured(python: str, side: str, task: str, setting: dict[str, Any], **environment: str) -> dict[str, Any]:
     """Run one side in a fresh process."""
     command = [python, __file__, "--worker", side, task, str(setting["n"]), str(setting["annotators"])]
     command += [str(count) for count in setting["iterations"]]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | environment)
     if done.returncode:
         raise RuntimeError(f"{side} {task}: {done.stderr[-2000:]}")
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -150,7 +159,6 @@ def compare(task: str, setting: dict[str, Any], peer_python: str, repeats: int) 
     iterations = setting["iterations"]
     own = [per_iteration(a, iterations) for a, _ in pairs]
     other = [per_iteration(b, iterations) for _, b in pairs]
-    first = pairs[0]
     return {
         **setting,
         "seconds_per_iteration": statistics.median(own),
@@ -162,15 +170,27 @@ def compare(task: str, setting: dict[str, Any], peer_python: str, repeats: int) 
         "whole_call_seconds": statistics.median(a["seconds"][-1] for a, _ in pairs),
         "peer_whole_call_seconds": statistics.median(b["seconds"][-1] for _, b in pairs),
         "whole_call_ratio": statistics.median(b["seconds"][-1] / a["seconds"][-1] for a, b in pairs),
-        "peak_megabytes": first[0]["peak"] / 1e6,
-        "peer_peak_megabytes": first[1]["peak"] / 1e6,
-        "peak_ratio": first[0]["peak"] / first[1]["peak"],
-        "fit_megabytes": first[0]["rise"] / 1e6,
-        "peer_fit_megabytes": first[1]["rise"] / 1e6,
-        "fit_megabytes_ratio": first[0]["rise"] / first[1]["rise"],
-        "accuracy": first[0]["accuracy"],
-        "peer_accuracy": first[1]["accuracy"],
+        **memory_ratios(pairs),
+        "accuracy": pairs[0][0]["accuracy"],
+        "peer_accuracy": pairs[0][1]["accuracy"],
     }
+
+
+def memory_ratios(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[str, float]:
+    """Medians in megabytes of both sides, and the ratios: of the whole process, above the imports, of the fits."""
+    found: dict[str, float] = {}
+    for side, prefix in ((0, ""), (1, "peer_")):
+        runs = [pair[side] for pair in pairs]
+        found[f"{prefix}peak_megabytes"] = statistics.median(run["peak"] for run in runs) / 1e6
+        found[f"{prefix}imports_megabytes"] = statistics.median(run["imported"] for run in runs) / 1e6
+        found[f"{prefix}fit_megabytes"] = statistics.median(run["rise"] for run in runs) / 1e6
+        found[f"{prefix}end_anonymous_megabytes"] = statistics.median(run["end_anonymous"] for run in runs) / 1e6
+        found[f"{prefix}end_libraries_megabytes"] = statistics.median(run["end_libraries"] for run in runs) / 1e6
+    above, peer_above = (found[f"{p}peak_megabytes"] - found[f"{p}imports_megabytes"] for p in ("", "peer_"))
+    found["peak_ratio"] = found["peak_megabytes"] / found["peer_peak_megabytes"]
+    found["above_imports_ratio"] = above / peer_above
+    found["fit_megabytes_ratio"] = found["fit_megabytes"] / found["peer_fit_megabytes"]
+    return found
 
 
 def linearity() -> dict[str, Any]:
@@ -202,6 +222,15 @@ def first_result(python: str) -> dict[str, Any]:
             subprocess.run([python, "-c", program, str(path)], check=True)
             times.append(time.perf_counter() - begun)
     return {"seconds": statistics.median(times), "fastest": min(times), "target": 1.0}
+
+
+def first_run() -> dict[str, Any]:
+    """Seconds and peak memory of a Dawid-Skene fit that must make the machine code first, as once per machine."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        run = measured(sys.executable, "ours", "dawid-skene", TASKS["dawid-skene"], PYTHONPYCACHEPREFIX=folder)
+    return {"first_fit_seconds": run["seconds"][0], "peak_megabytes": run["peak"] / 1e6}
 
 
 def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
@@ -248,11 +277,14 @@ def main() -> None:
     if not options.only or "first-result" in options.only:
         stored["first-result"] = first_result(sys.executable)
         print("first-result", stored["first-result"], flush=True)
+    if not options.only or "first-run" in options.only:
+        stored["first-run"] = first_run()
+        print("first-run", stored["first-run"], flush=True)
     if options.large:
         stored["dawid-skene-large"] = compare("dawid-skene", LARGE, options.peer, 1)
         print("large", json.dumps(stored["dawid-skene-large"], indent=1), flush=True)
     stored["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-    stored["versions"] = versions(sys.executable, ("crowdprism", "numpy", "scipy", "numba"))
+    stored["versions"] = versions(sys.executable, ("crowdprism", "numpy", "scipy", "numba", "llvmlite"))
     stored["peer_versions"] = versions(options.peer, ("crowd-kit", "numpy", "pandas", "scikit-learn"))
     RESULTS.parent.mkdir(exist_ok=True)
     fresh = RESULTS.with_suffix(".new")
