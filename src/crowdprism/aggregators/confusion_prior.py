@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
-from crowdprism.aggregators.expectation import FLOOR
+from crowdprism.aggregators.expectation_records import FLOOR
 
 
 @dataclass(frozen=True, eq=False)

@@ -112,8 +112,8 @@ class DawidSkene(IncrementalAggregator):
         own = {} if self.past_result is None else past_counts(self.past_result, annotations)
         prior = ConfusionPrior(self.prior_strength * pooled_centre(votes.cell_counts, cells), own)
         start = self._start(annotations, step, votes, prior, fixed, previous)
-        del votes  # tables may be large, and the last step needs the most room
         run, stages = self._run(step, start, prior, fixed)
+        del votes, start  # tables may be large, and the last step needs the most room
         notes = () if run.converged else self._unsettled(run, cells)
         final = step(run.model.likelihood, run.model.class_prior, hard=self.e_step != "soft")
         return self._result_of(annotations, cells, run.model, final, prior, stages, notes)

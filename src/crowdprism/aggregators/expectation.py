@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
-from crowdprism.aggregators.expectation_records import TIE, Expectation
+from crowdprism.aggregators.expectation_records import FLOOR, TIE, Expectation
 
 # Loading numba and its cached kernels takes about half a second. The sparse products need about 4 ns per annotation,
 # column and pass, so beyond this many of them the compiled way ends first.
 COMPILE_ABOVE = 100_000_000
 USUAL_PASSES = 30
-FLOOR = 1e-30  # smallest probability in a product: eight of them do not underflow, and none changes a result
 
 
 class ExpectationStep:
@@ -76,13 +75,12 @@ class ExpectationStep:
         keep
             Whether the class probabilities are wanted; without them large data need less memory.
         """
-        likelihood = np.maximum(likelihood, FLOOR)
         if self.compiled:
             from crowdprism.aggregators import kernels
 
             return kernels.expect(self.cells, likelihood, prior, hard=hard, keep=keep)
         with np.errstate(divide="ignore"):
-            scores = self._table @ np.log(likelihood) + np.log(prior)
+            scores = self._table @ np.log(np.maximum(likelihood, FLOOR)) + np.log(prior)
         if not hard:
             return self._expectation(*soft_classes(scores))
         annotated = self.annotated.astype(bool)

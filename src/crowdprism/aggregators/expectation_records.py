@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from crowdprism.aggregators.cells import FloatArray
 
+FLOOR = 1e-30  # smallest probability in a product: eight of them do not underflow, and none changes a result
 TIE = 1e-9  # relative difference below which two classes are equally probable in a hard step
 # GLAD
 PRIOR_MEAN = 1.0  # of ability and of log ease, both with variance 1 (Whitehill et al. 2009)

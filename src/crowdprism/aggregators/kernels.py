@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells, FloatArray
-from crowdprism.aggregators.expectation_records import Expectation
+from crowdprism.aggregators.expectation_records import FLOOR, Expectation
 from crowdprism.machine_code import Kernels
 
 LANES = 4  # doubles per vector instruction
@@ -64,25 +64,22 @@ def run_blocks(work: Callable[[int, int, int], Any], item_start: NDArray[np.int6
     return list(pool.map(work, range(blocks), cuts[:-1].tolist(), cuts[1:].tolist()))
 
 
-def padded(rows: NDArray[Any]) -> FloatArray:
-    """Add zero columns up to a multiple of LANES."""
-    missing = -rows.shape[-1] % LANES
-    if missing == 0:
-        return np.ascontiguousarray(rows, dtype=np.float64)
-    wide = np.zeros((*rows.shape[:-1], rows.shape[-1] + missing))
-    wide[..., : rows.shape[-1]] = rows
+def padded(rows: NDArray[Any], floor: float = 0.0) -> FloatArray:
+    """A copy with zero columns up to a multiple of LANES, and the others at least `floor`."""
+    wide = np.zeros((*rows.shape[:-1], rows.shape[-1] + -rows.shape[-1] % LANES))
+    np.maximum(rows, floor, out=wide[..., : rows.shape[-1]])
     return wide
 
 
 def expect(cells: Cells, likelihood: FloatArray, prior: FloatArray, *, hard: bool, keep: bool) -> Expectation:
     """`ExpectationStep.__call__`, compiled."""
     columns = len(prior)
-    table, wide_prior = padded(likelihood), padded(prior)
+    table, wide_prior = padded(likelihood, FLOOR), padded(prior)
     width = len(wide_prior)
     probabilities = np.empty((cells.n_items if keep else 0, columns))
     name, weight = ("expect", []) if cells.weight is None else ("expect_weighted", [cells.weight])
     if cells.weight is not None:
-        table = np.log(np.maximum(table, np.finfo(float).tiny))
+        np.log(np.maximum(table, np.finfo(float).tiny, out=table), out=table)
 
     def work(first: int, last: int, counts: FloatArray, totals: FloatArray) -> None:
         given = (cells.item_start, cells.cell, *weight, table, wide_prior, width, columns)
