@@ -7,9 +7,11 @@ Exit codes: 0 done; 1 a mistake of ours (please report it); 2 wrong usage or bad
 from __future__ import annotations
 
 import sys
+from typing import Any
 
-BAD_INPUT = 2
-INTERRUPTED = 130
+from crowdprism.cli.exit_codes import BAD_INPUT, INTERRUPTED
+
+__all__ = ["BAD_INPUT", "INTERRUPTED", "main"]
 
 
 def main() -> None:
@@ -22,13 +24,52 @@ def main() -> None:
 
     warnings.showwarning = say_warning
     try:
-        app()
+        sys.exit(app(standalone_mode=False) or 0)
     except CrowdprismError as error:
-        say_error(str(error))
+        say_error(in_words_of_the_command(str(error)))
         sys.exit(BAD_INPUT)
+    except BrokenPipeError:  # the reader of a pipe, such as head, had enough
+        sys.stderr.close()
+        sys.exit(0)
     except OSError as error:
         say_error(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
         sys.exit(BAD_INPUT)
-    except KeyboardInterrupt:
-        say_error("interrupted; nothing was written")
-        sys.exit(INTERRUPTED)
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # wrong usage; the class differs between versions of typer
+            raise
+        say_error(wrong_usage(error))
+        sys.exit(BAD_INPUT)
+
+
+def in_words_of_the_command(message: str) -> str:
+    """The message with the options of the command that was asked for."""
+    from crowdprism.cli.wording import in_options
+
+    return in_options(message, [parameter.name for parameter in parameters_of(sys.argv[1:])])
+
+
+def parameters_of(words: list[str]) -> list[Any]:
+    """Parameters of the command that the words name; none where they name none."""
+    import typer.main
+
+    from crowdprism.cli.app import app
+
+    command: Any = typer.main.get_command(app)
+    for word in words:
+        command = getattr(command, "commands", {}).get(word, command)
+    return list(command.params)
+
+
+def wrong_usage(error: Any) -> str:
+    """What is wrong with the words of the command line, and where help is."""
+    from crowdprism.cli.wording import unknown_option
+
+    context = getattr(error, "ctx", None)
+    wrong = getattr(error, "option_name", None)
+    if wrong is not None and context is not None:
+        message = unknown_option(wrong, context.command.params)
+    else:
+        message = error.format_message()
+    if message.startswith("Missing argument 'files'"):
+        message = "Missing annotation files: name one or more, or - for standard input."
+    return f"{message}\nTry: {context.command_path if context is not None else 'crowdprism'} --help"

@@ -7,12 +7,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.reading import AnnotatorColumn, AsJson, Files, Format, GoldColumn, ItemColumn, LabelColumn, read
+from crowdprism.cli.machine import Threads, use_threads
+from crowdprism.cli.reading import (
+    AnnotatorColumn,
+    AsJson,
+    Files,
+    Format,
+    GoldColumn,
+    ItemColumn,
+    LabelColumn,
+    Reading,
+    read,
+)
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
+    from crowdprism.cli.run_folder import Run
     from crowdprism.fit_result import FitResult
 
+WithReport = Annotated[
+    bool, typer.Option("--report/--no-report", help="Write report.html into the run; it takes some seconds.")
+]
 DEFAULT_METHOD = "dawid-skene"
 N_LOWEST = 10
 
@@ -23,14 +38,18 @@ def aggregate(
         str, typer.Option("--method", "-m", help="Name of the method; `list` names them all.")
     ] = DEFAULT_METHOD,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for result, labels.csv and annotators.csv.")
+        Path | None,
+        typer.Option("--output", "-o", help="Folder for result, labels.csv, annotators.csv and report.html."),
     ] = None,
+    report: WithReport = True,
     format: Format = "auto",
     item: ItemColumn = None,
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
     gold: GoldColumn = None,
+    reading: Reading = None,
     seed: Annotated[int, typer.Option(help="Seed, for methods that draw random numbers.")] = 0,
+    threads: Threads = None,
     json: AsJson = False,
 ) -> None:
     """Combine the labels of many annotators into one label per item, and rate the annotators.
@@ -40,37 +59,38 @@ def aggregate(
     Example: `crowdprism aggregate labels.csv -o run/`
     """
     from crowdprism.aggregators import AGGREGATORS, make_aggregator
+    from crowdprism.cli.run_folder import Run, require_free
 
     if method == "list":
         typer.echo("\n".join(sorted(AGGREGATORS)))
         return
+    use_threads(threads)
+    if output is not None:
+        require_free(output)
     aggregator = make_aggregator(method)
     if "random_state" in aggregator.get_params():
         aggregator.set_params(random_state=seed)
-    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold)
+    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     result = aggregator.fit(annotations).result_
-    deliver(result, annotations, output, as_json=json)
+    deliver(Run(result, annotations, with_report=report), output, as_json=json)
 
 
-def deliver(
-    result: FitResult, annotations: Annotations, output: Path | None, *, as_json: bool, classifier: Any = None
-) -> None:
-    """Write or print the result, and the classifier where there is one."""
+def deliver(run: Run, output: Path | None, *, as_json: bool) -> None:
+    """Write the run or print its labels, and tell what was found."""
     import sys
 
     from crowdprism.cli.run_folder import write_labels, write_run
     from crowdprism.cli.screen import remark, show_json
 
-    if output is not None:
-        write_run(output, result, annotations, classifier)
+    written = [] if output is None else write_run(output, run)
     if as_json:
-        show_json(summary_of(result, annotations))
+        show_json(summary_of(run.result, run.annotations))
     elif output is None:
-        write_labels(sys.stdout, result, annotations)
+        write_labels(sys.stdout, run.result, run.annotations)
     else:
-        tell(result, annotations)
+        tell(run.result, run.annotations)
     if output is not None:
-        remark(f"wrote {output / 'labels.csv'}, {output / 'annotators.csv'} and the result")
+        remark(f"wrote {', '.join(str(output / name) for name in written)} and the result")
 
 
 def summary_of(result: FitResult, annotations: Annotations) -> dict[str, Any]:

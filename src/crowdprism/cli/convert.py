@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crowdprism.cli.reading import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, read
+from crowdprism.cli.reading import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, Reading, read
 
 
 def convert(
@@ -19,6 +19,7 @@ def convert(
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
     gold: GoldColumn = None,
+    reading: Reading = None,
 ) -> None:
     """Turn an annotation file of one format into another.
 
@@ -27,6 +28,6 @@ def convert(
     from crowdprism.cli.screen import remark
     from crowdprism.writers import write_annotations
 
-    annotations = read([source], format, item=item, annotator=annotator, label=label, gold=gold)
+    annotations = read([source], format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     write_annotations(annotations, target, format=to)
     remark(f"wrote {annotations.n_annotations} annotations to {target}")

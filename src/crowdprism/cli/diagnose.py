@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdprism.cli.aggregate import DEFAULT_METHOD
-from crowdprism.cli.reading import AnnotatorColumn, AsJson, Files, Format, GoldColumn, ItemColumn, LabelColumn, read
+from crowdprism.cli.reading import (
+    AnnotatorColumn,
+    AsJson,
+    Files,
+    Format,
+    GoldColumn,
+    ItemColumn,
+    LabelColumn,
+    Reading,
+    read,
+)
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -39,6 +49,7 @@ def diagnose(
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
     gold: GoldColumn = None,
+    reading: Reading = None,
     json: AsJson = False,
 ) -> None:
     """Tell whether a result can be trusted, and which annotators and items to look at.
@@ -50,7 +61,7 @@ def diagnose(
     from crowdprism.diagnostics.identifiability import examine
     from crowdprism.diagnostics.items import item_report
 
-    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold)
+    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     result, annotations = fitted(annotations, run, method)
     findings = examine(result, annotations)
     people, items = annotator_report(result, annotations), item_report(result, annotations)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
-from crowdprism.cli.reading import AnnotatorColumn, AsJson, Files, Format, GoldColumn, ItemColumn, LabelColumn, read
+from crowdprism.cli.reading import (
+    AnnotatorColumn,
+    AsJson,
+    Files,
+    Format,
+    GoldColumn,
+    ItemColumn,
+    LabelColumn,
+    Reading,
+    read,
+)
 
 
 def info(
@@ -12,6 +22,7 @@ def info(
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
     gold: GoldColumn = None,
+    reading: Reading = None,
     json: AsJson = False,
 ) -> None:
     """Tell what annotation files contain and how far people agree.
@@ -23,7 +34,7 @@ def info(
     from crowdprism.cli.screen import console, show_json
     from crowdprism.diagnostics.agreement import agreement
 
-    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold)
+    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     summary, agreed = annotations.summary(), agreement(annotations)
     if json:
         show_json({"summary": asdict(summary), "agreement": asdict(agreed)})

@@ -7,17 +7,22 @@ from typing import Annotated
 
 import typer
 
-from crowdprism.cli.train import ArrayName, IdColumn
+from crowdprism.cli.item_features import ArrayName, IdColumn, TextColumn
+from crowdprism.cli.machine import Threads, use_threads
 
 
 def predict(
     run: Annotated[Path, typer.Argument(help="Folder that `crowdprism train` wrote.")],
-    features: Annotated[Path, typer.Option("--features", "-x", help="Features of the new items.")],
+    features: Annotated[
+        Path, typer.Option("--features", "-x", help="New items: a file of features, a folder of images, or a table.")
+    ],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; standard output by default.")] = None,
     id_column: IdColumn = None,
     array: ArrayName = None,
+    text_column: TextColumn = None,
+    threads: Threads = None,
 ) -> None:
-    """Label new items with a trained classifier.
+    """Label new items with a trained classifier; images and texts are described as they were in training.
 
     Example: `crowdprism predict run/ --features new.npy -o predictions.csv`
     """
@@ -27,17 +32,23 @@ def predict(
 
     from crowdprism import load
     from crowdprism.atomic import replacing_file
-    from crowdprism.cli.run_folder import rounded, write_table
+    from crowdprism.cli.item_features import require_there
+    from crowdprism.cli.run_folder import require_writable, rounded, write_table
     from crowdprism.errors import InvalidParameterError
+    from crowdprism.features import Recipe, item_features
     from crowdprism.fit_result import FitResult
-    from crowdprism.readers.features import read_features
 
+    if output is not None:
+        require_writable(output)
     model = load(run)
     if isinstance(model, FitResult):
         raise InvalidParameterError(
             f"{run} holds the result of {model.method}, which has no classifier. Train one with `crowdprism train`."
         )
-    table = read_features(features, id_column=id_column, array=array)
+    require_there(features)
+    use_threads(threads, torch=True)
+    found = item_features(features, text_column=text_column, id_column=id_column, array=array, recipe=Recipe.load(run))
+    table = found.features
     probabilities = model.predict_proba(table.values)
     best = np.argmax(probabilities, axis=1)
     rows = zip(table.ids.tolist(), model.classes_[best].tolist(), rounded(probabilities.max(axis=1)), strict=True)

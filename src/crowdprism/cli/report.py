@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdprism.cli.reading import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, read
+from crowdprism.cli.reading import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, Reading, read
 
 if TYPE_CHECKING:
     from crowdprism.fit_result import FitResult
@@ -29,6 +29,7 @@ def report(
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
     gold: GoldColumn = None,
+    reading: Reading = None,
 ) -> None:
     """Write what a run learned as one HTML page that opens offline.
 
@@ -39,7 +40,7 @@ def report(
     result = saved_result(run)
     annotations = None
     if files:
-        annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold)
+        annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     written = result.report(output or run / DEFAULT_NAME, annotations)
     remark(f"wrote {written}")
 

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import csv
+import shlex
+import sys
+import tempfile
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdprism.atomic import replacing_folder
+from crowdprism.cli.screen import log_text, remark
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -19,16 +25,74 @@ if TYPE_CHECKING:
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 
-def write_run(folder: Path, result: FitResult, annotations: Annotations, classifier: Any = None) -> None:
-    """Write result (and classifier), labels.csv and annotators.csv; an earlier run is replaced in one step."""
+@dataclass(frozen=True)
+class Run:
+    """All that a run folder is made of."""
+
+    result: FitResult
+    annotations: Annotations
+    classifier: Any = None
+    recipe: Any = None
+    with_report: bool = True
+
+
+def require_free(folder: Path) -> None:
+    """Raise before hours of work if a run could not be written there: something else is there, or no right to write."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "result.json").exists())):
         raise InvalidParameterError(f"{folder} exists and is not a run of crowdprism; choose another folder.")
+    require_writable(folder)
+
+
+def require_writable(path: Path) -> None:
+    """Raise if nothing can be written at that place; what is tried leaves no trace."""
+    above = next(parent for parent in path.absolute().parents if parent.exists())
+    try:
+        with tempfile.TemporaryDirectory(prefix=".crowdprism.", dir=above):
+            pass
+    except OSError as error:
+        raise InvalidParameterError(
+            f"{path} cannot be written: {error.strerror or error} ({above}). Choose another place; nothing was written."
+        ) from error
+
+
+def write_run(folder: Path, run: Run) -> list[str]:
+    """Write result, tables, report and log, replacing an earlier run in one step; returns the names of the files."""
+    require_free(folder)
     with replacing_folder(folder) as fresh:
-        (classifier or result).write_into(fresh)
+        (run.classifier or run.result).write_into(fresh)
+        if run.recipe is not None:
+            run.recipe.write_into(fresh)
         with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
-            write_labels(file, result, annotations)
+            write_labels(file, run.result, run.annotations)
         with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
-            write_annotators(file, result)
+            write_annotators(file, run.result)
+        names = ["labels.csv", "annotators.csv"]
+        if run.with_report and write_page(fresh, run, folder):
+            names.append("report.html")
+        (fresh / "log.txt").write_text(log_of_run(run.result), encoding="utf-8")
+    return names
+
+
+def write_page(fresh: Path, run: Run, folder: Path) -> bool:
+    """Write the report; where that fails the rest of the run is kept all the same, and the reason told."""
+    try:
+        run.result.report(fresh / "report.html", run.annotations, command=command_line())
+    except (Exception, KeyboardInterrupt) as error:
+        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
+        remark(f"note: the report was left out ({why}); `crowdprism report {folder}` writes it later.")
+        return False
+    return True
+
+
+def command_line() -> str:
+    """What was typed, as a shell would take it."""
+    return shlex.join(["crowdprism", *sys.argv[1:]])
+
+
+def log_of_run(result: FitResult) -> str:
+    """The command, the versions, and all that was said on the way."""
+    versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
+    return f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
 
 
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 _quiet = False
+_said: list[str] = []  # for the log of a run, whether shown or not
 
 
 def set_quiet(quiet: bool) -> None:
@@ -26,8 +28,19 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
+def note_for_log(text: str) -> None:
+    """Keep a line for the log of the run, with the time of day."""
+    _said.append(f"{datetime.now():%H:%M:%S} {text}")
+
+
+def log_text() -> str:
+    """All that was said so far."""
+    return "".join(f"{line}\n" for line in _said)
+
+
 def remark(text: str) -> None:
     """Tell the person at the terminal something that is not the result."""
+    note_for_log(text)
     if not _quiet:
         console(stderr=True).print(text, markup=False)
 
@@ -41,6 +54,7 @@ def say_error(text: str) -> None:
 
 def say_warning(message: Warning | str, *place: object, **more: object) -> None:
     """Show a Python warning as a sentence, without the place in our code that raised it."""
+    note_for_log(f"warning: {message}")
     if not _quiet:
         from rich.text import Text
 

@@ -9,7 +9,17 @@ import typer
 
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.diagnose import Method, Run, blank_if_unknown, fitted
-from crowdprism.cli.reading import AnnotatorColumn, AsJson, Files, Format, GoldColumn, ItemColumn, LabelColumn, read
+from crowdprism.cli.reading import (
+    AnnotatorColumn,
+    AsJson,
+    Files,
+    Format,
+    GoldColumn,
+    ItemColumn,
+    LabelColumn,
+    Reading,
+    read,
+)
 
 
 def suggest(
@@ -26,6 +36,7 @@ def suggest(
     annotator: AnnotatorColumn = None,
     label: LabelColumn = None,
     gold: GoldColumn = None,
+    reading: Reading = None,
     json: AsJson = False,
 ) -> None:
     """Choose the labels to ask for next: items, and who should label them.
@@ -39,7 +50,7 @@ def suggest(
     from crowdprism.cli.screen import remark, show_json
     from crowdprism.diagnostics.suggest import suggest as suggest_labels
 
-    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold)
+    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     result, annotations = fitted(annotations, run, method)
     found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)
     frame = found.to_frame()

@@ -19,6 +19,7 @@ def report_page(
     annotations: Annotations | None = None,
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
+    comparison_note: str = "",
     command: str = "",
     examine: bool | None = None,
     made: datetime | None = None,
@@ -31,6 +32,8 @@ def report_page(
         Those the result was learned from; without them agreement, coverage and the labels behind each item are missing.
     comparison
         Rows of a comparison of methods, best first: one mapping of column to value per method.
+    comparison_note
+        What to say below them, such as which one is recommended and why.
     command
         The command line that made the result, for the appendix.
     examine
@@ -50,7 +53,14 @@ def report_page(
     from crowdprism.report.content import build_content
     from crowdprism.report.page import render
 
-    content = build_content(result, annotations, comparison=comparison, command=command, examine=examine)
+    content = build_content(
+        result,
+        annotations,
+        comparison=comparison,
+        comparison_note=comparison_note,
+        command=command,
+        examine=examine,
+    )
     return render(content, made=made or datetime.now())
 
 
@@ -60,6 +70,7 @@ def write_report(
     annotations: Annotations | None = None,
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
+    comparison_note: str = "",
     command: str = "",
     examine: bool | None = None,
 ) -> Path:
@@ -69,7 +80,14 @@ def write_report(
     """
     from crowdprism.atomic import replacing_file
 
-    page = report_page(result, annotations, comparison=comparison, command=command, examine=examine)
+    page = report_page(
+        result,
+        annotations,
+        comparison=comparison,
+        comparison_note=comparison_note,
+        command=command,
+        examine=examine,
+    )
     with replacing_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")
     return Path(path)

@@ -47,6 +47,7 @@ def build_content(
     annotations: Annotations | None = None,
     *,
     comparison: Sequence[Mapping[str, Any]] = (),
+    comparison_note: str = "",
     command: str = "",
     examine: bool | None = None,
 ) -> ReportContent:
@@ -83,7 +84,7 @@ def build_content(
         graph=None if annotations is None or agreed is None else build_graph(annotations, agreed.graph),
         agreement=None if annotations is None or agreed is None else agreement_section(annotations, agreed),
         checks=checks,
-        comparison=comparison_table(comparison),
+        comparison=comparison_table(comparison, comparison_note),
         appendix=appendix(result, command),
     )
 
@@ -253,13 +254,13 @@ def pair_table(annotations: Annotations) -> PairTable | None:
     return PairTable([shown_name(annotations.annotators[code]) for code in busiest], shown, note)
 
 
-def comparison_table(rows: Sequence[Mapping[str, Any]]) -> Comparison | None:
+def comparison_table(rows: Sequence[Mapping[str, Any]], note: str = "") -> Comparison | None:
     """Methods side by side, in the order given."""
     if not rows:
         return None
     columns = tuple(dict.fromkeys(name for row in rows for name in row))
     shown = tuple(tuple(shown_cell(row.get(name)) for name in columns) for row in rows)
-    return Comparison(tuple(shown_name(name) for name in columns), shown, "In the order of merit.")
+    return Comparison(tuple(shown_name(name) for name in columns), shown, visible(note) or "In order of merit.")
 
 
 def shown_cell(value: Any) -> str:

@@ -1,0 +1,157 @@
+"""`crowdprism compare`: which method suits these annotations, without knowing the truth?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdprism.cli.item_features import ArrayName, Embedding, FeatureOptions, FeatureSource, IdColumn, TextColumn
+from crowdprism.cli.machine import Device, Threads, use_threads
+from crowdprism.cli.reading import (
+    AnnotatorColumn,
+    AsJson,
+    Files,
+    Format,
+    GoldColumn,
+    ItemColumn,
+    LabelColumn,
+    Reading,
+    read_with_report,
+)
+
+if TYPE_CHECKING:
+    from crowdprism.annotations import Annotations
+    from crowdprism.comparison import Comparison
+
+N_SEEDS = 3
+
+
+def compare(
+    files: Files,
+    methods: Annotated[
+        str | None,
+        typer.Option("--methods", "-m", help="Names, with commas between; `all` or `list`. A usual choice by default."),
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="How often each method is fitted with annotations held out.")] = N_SEEDS,
+    held_out: Annotated[float, typer.Option(help="Share of the annotations that is held out.")] = 0.1,
+    features: FeatureSource = None,
+    text_column: TextColumn = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for classifiers.")] = None,
+    page: Annotated[
+        Path | None, typer.Option("--report", help="HTML page to write: the recommended method's report and the table.")
+    ] = None,
+    embedding: Embedding = "auto",
+    id_column: IdColumn = None,
+    array: ArrayName = None,
+    format: Format = "auto",
+    item: ItemColumn = None,
+    annotator: AnnotatorColumn = None,
+    label: LabelColumn = None,
+    gold: GoldColumn = None,
+    reading: Reading = None,
+    device: Device = "auto",
+    threads: Threads = None,
+    json: AsJson = False,
+) -> None:
+    """Measure many methods on your annotations, without gold, and recommend one.
+
+    Held-out annotations are the test: a method that understood the crowd predicts them. With gold, accuracy decides.
+    Ctrl-C shows what was measured so far.
+
+    Example: `crowdprism compare labels.csv --report comparison.html`
+    """
+    from crowdprism.cli.exit_codes import INTERRUPTED
+    from crowdprism.cli.run_folder import require_writable
+    from crowdprism.comparison import compare as compare_methods
+
+    names = chosen_names(methods)
+    if names == ["list"]:
+        typer.echo("\n".join(every_name(with_classifiers=True)))
+        return
+    if page is not None:
+        require_writable(page)
+    options = FeatureOptions(features, text_column, embedding, id_column, array)
+    annotations, account = read_with_report(
+        files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading
+    )
+    values = None
+    if options.given:
+        from crowdprism.cli.item_features import as_rows, features_of
+
+        found, annotations = as_rows(*features_of(options, annotations, files, account))
+        values = found.features.values
+    use_threads(threads, torch=values is not None)
+    if names == ["all"]:
+        names = every_name(with_classifiers=values is not None)
+    settings: dict[str, Any] = {"device": device} | ({"epochs": epochs} if epochs is not None else {})
+    outcome = compare_methods(annotations, values, methods=names, seeds=seeds, held_out=held_out, settings=settings)
+    tell(outcome, annotations, page, as_json=json)
+    if outcome.interrupted:
+        raise typer.Exit(INTERRUPTED)
+
+
+def chosen_names(methods: str | None) -> list[str] | None:
+    """Names between commas or blanks; None leaves the choice."""
+    if methods is None:
+        return None
+    return [name for name in methods.replace(",", " ").split() if name]
+
+
+def every_name(*, with_classifiers: bool) -> list[str]:
+    """All methods by name."""
+    from crowdprism.aggregators import AGGREGATORS
+
+    names = sorted(AGGREGATORS)
+    if with_classifiers:
+        from crowdprism.classifiers import CLASSIFIERS
+
+        names += sorted(CLASSIFIERS)
+    return names
+
+
+def tell(outcome: Comparison, annotations: Annotations, page: Path | None, *, as_json: bool) -> None:
+    """Print the ranked table and the recommendation, and write the page where one was asked for."""
+    from crowdprism.cli.screen import console, remark, show_json, show_table
+
+    records = outcome.to_records()
+    if as_json:
+        show_json(
+            {
+                "recommended": outcome.recommended,
+                "reason": outcome.reason,
+                "interrupted": outcome.interrupted,
+                "methods": records,
+            }
+        )
+    elif records:
+        shown = [{name: value for name, value in record.items() if name != "remark"} for record in records]
+        show_table("Methods in order of merit", tuple(shown[0]), [tuple(record.values()) for record in shown])
+        for row in outcome.rows:
+            if row.failed:
+                console().print(f"{row.method} failed: {row.failed}", markup=False)
+        console().print(f"Recommended: {outcome.reason}", markup=False)
+    for row in outcome.rows:
+        for text in row.warnings:
+            remark(f"note: {row.method}: {text}")
+    if outcome.interrupted:
+        remark(f"interrupted; {len(outcome.rows)} methods were measured. The same command starts again.")
+    if page is not None:
+        write_page(outcome, annotations, page)
+
+
+def write_page(outcome: Comparison, annotations: Annotations, page: Path) -> None:
+    """The report of the recommended method, with the table of all."""
+    from crowdprism.cli.run_folder import command_line
+    from crowdprism.cli.screen import remark
+
+    if outcome.recommended is None:
+        remark("note: no page was written, because no method could be measured.")
+        return
+    result = outcome.results[outcome.recommended]
+    note = f"In order of merit. Recommended: {outcome.reason}"
+    written = result.report(
+        page, annotations, comparison=outcome.to_records(), comparison_note=note, command=command_line()
+    )
+    remark(f"wrote {written}")
