@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
@@ -16,6 +17,41 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, coupled_cross_entropy
 
 VARIANTS = ("A", "B")
+BLOCK = 2**12  # columns of scores formed at once: with a hundred items they stay in the processor's cache
+
+
+class _LogSumOfScores(torch.autograd.Function):
+    """(batch,) log Σ_c exp(Σ_k f_k T[k, c]) over all columns c, a block of columns at a time.
+
+    The (batch, annotators x labels) scores are never kept: they would be written and read several times, and at ten
+    thousand annotators they are what a step costs. Backward forms them again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, probs: Tensor, transition: Tensor) -> Tensor:
+        # No score exceeds f's average of the rows' largest entries, so that nothing overflows below it.
+        bound = probs @ transition.amax(dim=1)
+        total = torch.zeros_like(bound)
+        for block in torch.split(transition, BLOCK, dim=1):
+            total += torch.addmm(bound.unsqueeze(1), probs, block, beta=-1).exp_().sum(dim=1)
+        total = total.log_().add_(bound)
+        if not total.isfinite().all():  # entries so far apart that a row's sum vanished below the bound
+            total = torch.logsumexp(probs @ transition, dim=1)
+        ctx.save_for_backward(probs, transition, total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        probs, transition, total = ctx.saved_tensors
+        weighted = gradient.unsqueeze(1) * probs
+        by_probs, by_transition = torch.zeros_like(probs), torch.empty_like(transition)
+        blocks = (torch.split(whole, BLOCK, dim=1) for whole in (transition, by_transition))
+        for block, into in zip(*blocks, strict=True):
+            share = torch.addmm(total.unsqueeze(1), probs, block, beta=-1).exp_()  # of a column in an item's sum
+            by_probs.addmm_(share, block.T)
+            torch.mm(weighted.T, share, out=into)
+        return by_probs.mul_(gradient.unsqueeze(1)), by_transition
 
 
 class UnionHead(CrowdHead):
@@ -23,7 +59,8 @@ class UnionHead(CrowdHead):
 
     "B": T f(x), where each true class's part of T is a distribution over all annotators and labels.
     "A": softmax(T f(x)) over all annotators and labels, T free.
-    Both need a sum over all annotators at each step: their cost grows with the number of annotators by definition.
+    Both need a sum over all annotators at each step, and every entry of T has a gradient: their cost grows with the
+    number of annotators by definition; for "A" with the items of the batch as well.
     """
 
     def __init__(
@@ -33,21 +70,28 @@ class UnionHead(CrowdHead):
         self.variant = variant
         eye = torch.eye(n_classes)
         block = (1 - off_diagonal) * eye + off_diagonal / (n_classes - 1) * (1 - eye)
-        self.values = nn.Parameter(scale * block.repeat(n_annotators, 1, 1))  # (annotator, true class, given label)
+        # True classes in rows, all annotators' labels in columns: sums over columns then read memory in order.
+        self.values = nn.Parameter(scale * block.repeat(1, n_annotators))  # (true class, annotator x given label)
+
+    def by_annotator(self, values: Tensor) -> Tensor:
+        """(true class, annotator x given label) -> (annotator, true class, given label)."""
+        n_classes = len(values)
+        return values.view(n_classes, -1, n_classes).transpose(0, 1)
 
     def log_transition(self) -> Tensor:
         """(annotator, true class, given label) log probabilities of variant B: one per true class over all others."""
-        return self.values - torch.logsumexp(self.values, dim=(0, 2)).view(1, -1, 1)
+        return self.by_annotator(self.values - torch.logsumexp(self.values, dim=1, keepdim=True))
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        chosen = self.values.index_select(1, batch.annotator * len(self.values) + batch.label).T
         if self.variant == "B":
-            columns = self.log_transition()[batch.annotator, :, batch.label]
+            columns = chosen - torch.logsumexp(self.values, dim=1)  # (annotation, true class)
             return coupled_cross_entropy(log_class_probs, columns, batch.item, batch.weight)
         probs = log_class_probs.exp()
-        n_classes = self.values.shape[1]
-        scores = probs @ self.values.transpose(0, 1).reshape(n_classes, -1)  # (batch, annotator x given label)
-        chosen = torch.log_softmax(scores, dim=1)[batch.item, batch.annotator * n_classes + batch.label]
-        return -chosen.sum() if batch.weight is None else -(chosen * batch.weight).sum()
+        totals: Tensor = _LogSumOfScores.apply(probs, self.values)  # type: ignore[no-untyped-call]
+        scores = (probs.index_select(0, batch.item) * chosen).sum(dim=1)
+        log_probs = scores - totals.index_select(0, batch.item)
+        return -log_probs.sum() if batch.weight is None else -(log_probs * batch.weight).sum()
 
     def count(self, batch: Batch) -> float:
         """Items: an item with many annotations weighs more, as in the paper."""
@@ -56,7 +100,7 @@ class UnionHead(CrowdHead):
     @torch.no_grad()
     def confusions(self) -> Tensor:
         """Each annotator's share of the transition, normalised: softmax of its rows."""
-        return torch.softmax(self.values, dim=-1)
+        return torch.softmax(self.by_annotator(self.values), dim=-1)
 
 
 class UnionNet(CrowdClassifier):
