@@ -11,6 +11,8 @@ from typing import Any
 
 from crowdprism.cli.exit_codes import BAD_INPUT, INTERRUPTED
 
+COMMON = ("-q", "--quiet", "-v", "--verbose")  # options of all commands
+
 __all__ = ["BAD_INPUT", "INTERRUPTED", "main"]
 
 
@@ -24,7 +26,7 @@ def main() -> None:
 
     warnings.showwarning = say_warning
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        sys.exit(app(args=common_first(sys.argv[1:]), standalone_mode=False) or 0)
     except CrowdprismError as error:
         say_error(in_words_of_the_command(str(error)))
         sys.exit(BAD_INPUT)
@@ -39,6 +41,19 @@ def main() -> None:
             raise
         say_error(wrong_usage(error))
         sys.exit(BAD_INPUT)
+
+
+def common_first(words: list[str]) -> list[str]:
+    """The words with -q and -v before the command, wherever they were typed; behind `--` all stays.
+
+    Examples
+    --------
+    >>> common_first(["aggregate", "labels.csv", "-q"])
+    ['-q', 'aggregate', 'labels.csv']
+    """
+    end = words.index("--") if "--" in words else len(words)
+    common = [word for word in words[:end] if word in COMMON]
+    return common + [word for word in words[:end] if word not in COMMON] + words[end:]
 
 
 def in_words_of_the_command(message: str) -> str:

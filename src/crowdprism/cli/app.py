@@ -8,11 +8,13 @@ import typer
 
 from crowdprism import __version__
 from crowdprism.cli.aggregate import aggregate
+from crowdprism.cli.compare import compare
 from crowdprism.cli.convert import convert
 from crowdprism.cli.datasets import app as datasets
 from crowdprism.cli.demo import demo
 from crowdprism.cli.diagnose import diagnose
 from crowdprism.cli.info import info
+from crowdprism.cli.interruption import interruptible
 from crowdprism.cli.predict import predict
 from crowdprism.cli.report import report
 from crowdprism.cli.reproduce import reproduce
@@ -57,6 +59,20 @@ def common(
         logging.basicConfig(level=logging.INFO, format="%(message)s")
 
 
-for command in (demo, aggregate, train, predict, info, diagnose, suggest, convert, report, simulate, reproduce):
-    app.command()(command)
+COMMANDS = (
+    demo,
+    aggregate,
+    train,
+    predict,
+    compare,
+    info,
+    diagnose,
+    suggest,
+    convert,
+    report,
+    simulate,
+    reproduce,
+)
+for command in COMMANDS:
+    app.command()(interruptible(command))
 app.add_typer(datasets)

@@ -51,7 +51,7 @@ def unknown_option(wrong: str, parameters: Sequence[Any]) -> str:
     spellings = {one: parameter.opts for parameter in parameters for one in parameter.opts if one.startswith("-")}
     long = [one for one in spellings if one.startswith("--")]
     plain = f"--{wrong.lstrip('-').replace('_', '-').split('=')[0].lower()}"
-    close = [one for one in long if one == plain] or difflib.get_close_matches(plain, long, n=3, cutoff=0.5)
+    close = [one for one in long if one == plain] or difflib.get_close_matches(plain, long, n=3, cutoff=0.6)
     if len(plain) == 3:
         close = [one for one in long if one[2] == plain[2]][:3]
     if not close:
