@@ -104,6 +104,14 @@ def test_a_missing_data_set_ends_the_run_and_says_how_to_get_it(
         run(plan, RowStore(tmp_path / "rows.jsonl"))
 
 
+def test_a_place_that_cannot_be_written_is_noticed_before_the_work(tiny_text: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    worked: list[str] = []
+    with pytest.raises(OSError, match="file"):
+        run(make_plan(read_study(tiny_text), "quick"), RowStore(tmp_path / "file" / "rows.jsonl"), tell=worked.append)
+    assert not worked
+
+
 def test_validation_items_are_drawn_apart_from_the_training_items(tiny_text: str) -> None:
     data = make_plan(read_study(tiny_text), "quick").cells[0].data
     one, again, other = make_problem(data, 1), make_problem.__wrapped__(data, 1), make_problem(data, 2)

@@ -96,3 +96,11 @@ def test_nothing_measured_still_makes_a_page(plan: Plan) -> None:
     empty = summarize(plan, {})
     assert "Columns not measured: Easy digits." in markdown(empty)
     assert as_csv(empty).count("\n") == 3
+
+
+def test_a_budget_that_changes_the_task_shows_no_distances(tiny_text: str) -> None:
+    changed = tiny_text.replace("seeds = [1, 2]", "seeds = [1, 2]\ncomparable = false")
+    plan = make_plan(read_study(changed), "quick")
+    page = markdown(summarize(plan, rows_of(plan, {"f": [80.0, 84.0], "vote": [79.0, 80.0]})))
+    assert "| GeoCrowdNet(F) | 80.00 ± 2.00 | 82.00 ± 2.00 |\n" in page
+    assert "not comparable" in page

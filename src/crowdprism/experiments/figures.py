@@ -40,7 +40,7 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
     if any(found.n_trials for found in result.cells.values()):
         drawn[f"{result.study.name}.svg"] = table_figure(result)
     for cell in result.plan.cells:
-        matrices = kept_confusions(result, cell)
+        matrices = kept_confusions(result, cell) if result.study.keep_confusions else {}
         if matrices:
             drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(matrices, cell.title)
     paths = []
@@ -107,12 +107,12 @@ def confusion_figure(rows: dict[str, Row], title: str) -> Figure:
         lines[f"{name}\nerror {error:.3f}"] = np.array(row["confusions"])
     figure = new_figure(0.9 + MATRIX_SIDE * len(truth), 0.6 + MATRIX_SIDE * len(lines))
     panels = figure.subplots(len(lines), len(truth), squeeze=False)
-    for own, (name, matrices) in zip(panels, lines.items(), strict=True):
+    for line, (own, (name, matrices)) in enumerate(zip(panels, lines.items(), strict=True)):
         for annotator, (panel, matrix) in enumerate(zip(own, matrices, strict=True)):
             picture = panel.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
             panel.set_xticks([])
             panel.set_yticks([])
-            if own is panels[0]:
+            if line == 0:
                 panel.set_title(f"annotator {annotator}", fontsize=8)
         own[0].set_ylabel(name, fontsize=8)
     figure.colorbar(picture, ax=panels, shrink=0.4, label="probability of the given label (rows: true class)")

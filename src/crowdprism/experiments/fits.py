@@ -156,8 +156,9 @@ def changed_cell(cell: Cell, budget: Budget) -> Cell:
 
 def grid_fits(study: Study, budget: Budget, cell: Cell, method: Method, seed: int) -> Iterator[Fit]:
     """One fit for each point of the grid, the study's parameters varying slowest."""
+    data = cell.data if method.crowd is None else replace(cell.data, crowd=method.crowd)
     if method.defaults_only:
-        yield Fit(cell.data, method.classifier, {**cell.parameters, **method.parameters}, seed)
+        yield Fit(data, method.classifier, {**cell.parameters, **method.parameters}, seed)
         return
     grid = {**study.grid, **method.grid}
     grid |= {name: values for name, values in budget.grid.items() if name in grid}
@@ -167,7 +168,7 @@ def grid_fits(study: Study, budget: Budget, cell: Cell, method: Method, seed: in
         for name, source in study.tied.items():
             if source in parameters:
                 parameters[name] = parameters[source]
-        yield Fit(cell.data, method.classifier, parameters, seed)
+        yield Fit(data, method.classifier, parameters, seed)
 
 
 def check_parameters(fits: Sequence[Fit]) -> None:

@@ -60,6 +60,7 @@ def run(
     missing = missing_fits(fits, store.read(), retry=retry, with_confusions=with_confusions)
     failed: list[Row] = []
     n_done = 0
+    store.append(())  # a place that cannot be written is noticed before the work, not after
     prepare_crowds(missing, processes)
     with progress(f"{plan.study.name}, {plan.budget.name}", total=len(missing)) as bar:
         try:

@@ -92,6 +92,8 @@ class Method:
         person names them.
     cells
         Names of the columns in which the method takes part; empty is all.
+    crowd
+        Who labels for this row, where it is not the column's crowd: `"gold"` shows what true classes would give.
     defaults_only
         Leave the study's and the budget's parameters and grids out: the classifier's defaults, but for what cell and
         method say.
@@ -105,6 +107,7 @@ class Method:
     variant_of: str = ""
     remark: str = ""
     cells: tuple[str, ...] = ()
+    crowd: Crowd | None = None
     defaults_only: bool = False
 
 
@@ -124,6 +127,8 @@ class Budget:
         Replace the methods' own; a grid's values replace those of parameters that a method searches at all.
     changes
         By the name of a cell, what replaces parts of it: `data`, `parameters`.
+    comparable
+        Whether single numbers may be held against the published ones; if not, only their order is.
     """
 
     name: str
@@ -134,6 +139,7 @@ class Budget:
     parameters: Parameters = field(default_factory=dict)
     grid: Grid = field(default_factory=dict)
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    comparable: bool = True
 
 
 @dataclass(frozen=True)

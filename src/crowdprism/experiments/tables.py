@@ -21,6 +21,11 @@ from crowdprism.experiments.summary import (
 )
 from crowdprism.fit_result import installed_versions
 
+DISTANCE = (
+    "*Distance* is measured minus published in standard errors of the difference of the two means (the published one "
+    "from its spread over five trials)."
+)
+ORDER_ONLY = "This budget changes the task, so numbers are not comparable with the published ones; their order is."
 PACKAGES = ("python", "crowdprism", "torch", "numpy", "scikit-learn")
 COLUMNS = (
     "study",
@@ -60,16 +65,15 @@ def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path
 def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
     """The whole page."""
     study, budget = result.study, result.plan.budget
-    unit = "in %" if study.figure == "accuracy" else ""
+    unit = " in %" if study.figure == "accuracy" else ""
     parts = [
         f"# {study.name}: {study.title}",
         f"{study.source}. Written by `crowdprism reproduce {study.name} --budget {budget.name}`.",
         " ".join(study.text.split()),
         f"**Reduced in this budget:** {' '.join(budget.reduces.split())}",
         "## Measured beside published",
-        f"Mean ± population standard deviation over trials {unit}; in brackets the number of trials where it is not "
-        f"the {len(budget.seeds)} of the budget. *Distance* is measured minus published in standard errors of the "
-        "difference of the two means.".replace("  ", " "),
+        f"Mean ± population standard deviation over trials{unit}; in brackets the number of trials where it is not "
+        f"the {len(budget.seeds)} of the budget. {DISTANCE if budget.comparable else ORDER_ONLY}",
         "\n".join(table_lines(result)),
         unmeasured(result),
         *(f"![{study.title}]({path.as_posix()})" for path in figures),
@@ -86,17 +90,19 @@ def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
 def table_lines(result: TableResult) -> Iterator[str]:
     """One Markdown table: for each column published, measured, distance."""
     cells = [cell for cell in result.plan.cells if any(result.measured(cell.name, m.name) for m in result.plan.methods)]
-    heads = [f"{cell.title}: {what}" for cell in cells for what in ("published", "measured", "distance")]
+    shown = ("published", "measured", "distance") if result.plan.budget.comparable else ("published", "measured")
+    heads = [f"{cell.title}: {what}" for cell in cells for what in shown]
     yield f"| method | {' | '.join(heads)} |"
     yield "|---" * (1 + len(heads)) + "|"
     for method in result.plan.methods:
-        entries = []
+        entries: list[str] = []
         for cell in cells:
             ours, published = (
                 result.measured(cell.name, method.name),
                 result.study.published_for(cell.name, method.name),
             )
-            entries += [published_text(published, result), measured_text(ours, result), distance_text(ours, published)]
+            texts = (published_text(published, result), measured_text(ours, result), distance_text(ours, published))
+            entries += texts[: len(shown)]
         if not method.variant_of or any(result.measured(cell.name, method.name) for cell in cells):
             yield f"| {method.title} | {' | '.join(entries)} |"
 
