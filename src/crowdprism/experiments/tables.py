@@ -11,7 +11,7 @@ from pathlib import Path
 
 from crowdprism.atomic import replacing_file
 from crowdprism.errors import MissingDependencyError
-from crowdprism.experiments.spec import Published
+from crowdprism.experiments.spec import Cell, Published
 from crowdprism.experiments.summary import (
     Measured,
     TableResult,
@@ -151,21 +151,8 @@ def distance_text(ours: Measured | None, published: Published | None) -> str:
 
 def pair_parts(result: TableResult) -> list[str]:
     """Paired differences that the study asks for."""
-    lines = []
-    for cell in result.plan.cells:
-        for one, other in result.study.pairs:
-            ours, others = result.measured(cell.name, one), result.measured(cell.name, other)
-            found = difference(ours, others) if ours and others else None
-            if found is None:
-                continue
-            printed = [result.study.published_for(cell.name, name) for name in (one, other)]
-            gap = f"{printed[0].mean - printed[1].mean:+.2f}" if printed[0] and printed[1] else "-"
-            error = "" if found.standard_error is None else f" ± {found.standard_error:.2f}"
-            in_errors = found.in_standard_errors
-            lines.append(
-                f"| {cell.title} | {result.study.method(one).title} - {result.study.method(other).title} | {gap} "
-                f"| {found.mean:+.2f}{error} | {'' if in_errors is None else f'{in_errors:+.1f}'} | {found.n_trials} |"
-            )
+    asked = [(cell, one, other) for cell in result.plan.cells for one, other in result.study.pairs]
+    lines = [line for cell, one, other in asked if (line := pair_line(result, cell, one, other))]
     if not lines:
         return []
     head = [
@@ -174,6 +161,28 @@ def pair_parts(result: TableResult) -> list[str]:
     ]
     told = "Both methods saw the same items, crowds and seeds; the standard error is that of the paired differences."
     return ["## Paired differences", told, "\n".join([*head, *lines])]
+
+
+def pair_line(result: TableResult, cell: Cell, one: str, other: str) -> str:
+    """One difference as a line of Markdown, or nothing where no trial has both."""
+    study, places = result.study, digits(result)
+    ours, others = result.measured(cell.name, one), result.measured(cell.name, other)
+    found = difference(ours, others) if ours and others else None
+    if found is None:
+        return ""
+    first, second = (study.published_for(cell.name, name) for name in (one, other))
+    gap = f"{first.mean - second.mean:+.{places}f}" if first and second else "-"
+    error = "" if found.standard_error is None else f" ± {found.standard_error:.{places}f}"
+    in_errors = "" if found.in_standard_errors is None else f"{found.in_standard_errors:+.1f}"
+    entries = (
+        cell.title,
+        f"{study.method(one).title} - {study.method(other).title}",
+        gap,
+        f"{found.mean:+.{places}f}{error}",
+        in_errors,
+        str(found.n_trials),
+    )
+    return f"| {' | '.join(entries)} |"
 
 
 def rank_parts(result: TableResult) -> list[str]:
