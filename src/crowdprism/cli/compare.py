@@ -131,7 +131,7 @@ def tell(outcome: Comparison, annotations: Annotations, page: Path | None, *, as
         for row in outcome.rows:
             if row.failed:
                 console().print(f"{row.method} failed: {row.failed}", markup=False)
-        console().print(f"Recommended: {outcome.reason}", markup=False)
+        console().print(outcome.reason, markup=False)
     for row in outcome.rows:
         for text in row.warnings:
             remark(f"note: {row.method}: {text}")
@@ -150,7 +150,7 @@ def write_page(outcome: Comparison, annotations: Annotations, page: Path) -> Non
         remark("note: no page was written, because no method could be measured.")
         return
     result = outcome.results[outcome.recommended]
-    note = f"In order of merit. Recommended: {outcome.reason}"
+    note = f"In order of merit. {outcome.reason}"
     written = result.report(
         page, annotations, comparison=outcome.to_records(), comparison_note=note, command=command_line()
     )

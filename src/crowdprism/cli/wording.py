@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-KEYWORD = re.compile(r"(?<![\w.\-])([a-z_]+)=(\.\.\.|True|False|\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\"|NAME)")
+KEYWORD = re.compile(r"(?<![\w.\-])([a-z_]+)=(\.\.\.|\[[^\]]*\]|True|False|\d+(?:\.\d+)?|'[^']*'|\"[^\"]*\"|NAME)")
 BY_READING = ("skip_missing", "include_rejected", "annotator_from", "encoding")
 SAID_OTHERWISE = {
     "Pass the folder given to save().": "Pass a folder that `crowdprism aggregate` or `crowdprism train` wrote.",

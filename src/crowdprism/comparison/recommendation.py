@@ -55,12 +55,14 @@ def recommend(
     if not scored:
         best = measured[0]
         return best.method, (
-            f"{best.method}: its labels agree with the most held-out annotations ({best.held_out_agreement:.1%}). None "
+            f"Take {best.method}: its labels agree with the most held-out annotations ({best.held_out_agreement:.1%}). None "
             "of the methods measured has a likelihood, so this is weak evidence."
         )
     best = scored[0]
     alike = [row for row in scored if row is best or indistinguishable(scores[best.method], scores[row.method])]
     chosen = min(alike, key=lambda row: (-round(row.stability or 0.0, STABILITY_DIGITS), row.seconds or 0.0))
+    if len(scored) == 1:
+        return chosen.method, f"{chosen.method} is the only method that could be measured, so there was no choice."
     return chosen.method, reason_for(chosen, best, alike, by_gold=by_gold, n_scores=len(scores[best.method]))
 
 
@@ -81,25 +83,28 @@ def indistinguishable(best: NDArray[np.float64], other: NDArray[np.float64]) -> 
 
 def reason_for(chosen: MethodRow, best: MethodRow, alike: Sequence[MethodRow], *, by_gold: bool, n_scores: int) -> str:
     """The reason in words."""
-    score = score_of(chosen, by_gold=by_gold, n_scores=n_scores)
+    score = score_of(chosen, by_gold=by_gold, n_scores=n_scores, is_best=chosen is best)
     others = [row.method for row in alike if row is not chosen]
     if not others:
-        return f"{chosen.method}: {score}, clearly better than every other method measured.{caution(by_gold)}"
+        return f"Take {chosen.method}: {score}, clearly better than every other method measured.{caution(by_gold)}"
     if chosen is best:
-        text = f"{chosen.method}: {score}. The data cannot tell it from {listed(others)}; it is the best by a little"
+        text = (
+            f"Take {chosen.method}: {score}. The data cannot tell it from {listed(others)}; it is the best by a little"
+        )
         text += " and no less stable."
     else:
-        text = f"{chosen.method}: {score}. The data cannot tell it from {listed(others)}"
+        text = f"Take {chosen.method}: {score}. The data cannot tell it from {listed(others)}"
         more_stable = round(chosen.stability or 0, STABILITY_DIGITS) > round(best.stability or 0, STABILITY_DIGITS)
         text += "; of these its labels are the most stable." if more_stable else "; of these it is the quickest."
     return text + caution(by_gold)
 
 
-def score_of(row: MethodRow, *, by_gold: bool, n_scores: int) -> str:
+def score_of(row: MethodRow, *, by_gold: bool, n_scores: int, is_best: bool) -> str:
     """What speaks for a method, in words."""
     if by_gold:
         return f"it labels {row.accuracy:.1%} of {n_scores:,} items with gold right"
-    return f"it predicts {n_scores:,} held-out annotations best (mean log-likelihood {row.log_likelihood:.3f})"
+    well = "best" if is_best else "as well as any"
+    return f"it predicts {n_scores:,} held-out annotations {well} (mean log-likelihood {row.log_likelihood:.3f})"
 
 
 def caution(by_gold: bool) -> str:

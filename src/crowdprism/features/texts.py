@@ -31,9 +31,7 @@ def texts_of_table(path: Path, column: str, id_column: str | None) -> dict[Any, 
     )
     empty = distinct.filter(pl.col("text").is_null() | pl.col("id").is_null()).height
     if empty:
-        raise UnreadableFileError(
-            f"{path}: {empty} items have no id or no text in {column!r}. Fill or drop them."
-        )
+        raise UnreadableFileError(f"{path}: {empty} items have no id or no text in {column!r}. Fill or drop them.")
     twice = distinct.filter(pl.col("id").is_duplicated())
     if twice.height:
         raise InvalidAnnotationsError(

@@ -61,15 +61,14 @@ def read_torch_file(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with path.open("rb") as file:
             if follow(file) != MAGIC or follow(file) != PROTOCOL:
-                raise UnreadableFileError(f"{path} is no file of tensors as torch saved them before version 1.6.")
+                raise UnreadableFileError("It is no file of tensors as torch saved them before version 1.6.")
             follow(file)  # sizes of C types on the machine that wrote it
             state, keys = follow(file), follow(file)
             dtypes = {view.storage.key: view.storage.dtype for view in state.values() if isinstance(view, View)}
             numbers = {key: read_storage(file, dtypes[key]) for key in keys}
     except (ValueError, KeyError, IndexError, AttributeError, TypeError, struct.error, OSError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
-        raise UnreadableFileError(f"{path} cannot be read as tensors: {type(error).__name__}: {error}") from error
+        kind = "" if isinstance(error, UnreadableFileError) else f"{type(error).__name__}: "
+        raise UnreadableFileError(f"{path} cannot be read as tensors: {kind}{error}") from error
     return {name: array_of(view, numbers) for name, view in state.items() if isinstance(view, View)}
 
 
@@ -161,6 +160,7 @@ STEPS: dict[str, Callable[[list[Any], Any], None]] = {
     "TUPLE2": lambda stack, value: stack.append(tuple(last(stack, 2))),
     "TUPLE3": lambda stack, value: stack.append(tuple(last(stack, 3))),
     "APPENDS": lambda stack, value: (lambda more: stack[-1].extend(more))(since_mark(stack)),
+    "APPEND": lambda stack, value: (lambda more: stack[-1].extend(more))(last(stack, 1)),
     "SETITEMS": lambda stack, value: (lambda pairs: put_items(stack, pairs))(since_mark(stack)),
     "SETITEM": lambda stack, value: (lambda pairs: put_items(stack, pairs))(last(stack, 2)),
     "BUILD": lambda stack, value: stack.__delitem__(-1),  # attributes of a dictionary, such as its version

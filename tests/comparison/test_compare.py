@@ -1,0 +1,134 @@
+"""Comparing methods: who comes first, what is said, what happens when something fails."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import crowdprism as cp
+from crowdprism.comparison import MethodRow, running
+from crowdprism.comparison.recommendation import in_order_of_merit, recommend
+from crowdprism.errors import InvalidParameterError
+from crowdprism.simulate import build_family, build_pattern, simulate_annotations
+
+
+@pytest.fixture(scope="module")
+def crowd() -> cp.Annotations:
+    """Half of the annotators guess, so those who weigh annotators understand the crowd better."""
+    truth = np.arange(300) % 3
+    confusions = build_family("hammer-spammer", 20, 3, level=0.5, seed=1)
+    pairs = build_pattern("per-item", len(truth), 20, amount=5, seed=1)
+    return simulate_annotations(truth, confusions, pairs, seed=1)
+
+
+def test_without_gold_the_method_that_predicts_held_out_labels_comes_first(crowd: cp.Annotations) -> None:
+    found = cp.compare(replace(crowd, gold=None), methods=["majority-vote", "dawid-skene"], seeds=2)
+    assert [row.method for row in found.rows] == ["dawid-skene", "majority-vote"]
+    assert found.recommended == "dawid-skene"
+    assert "held-out annotations" in found.reason
+    assert all(row.accuracy is None for row in found.rows)
+    assert "accuracy on gold" not in found.to_records()[0]
+
+
+def test_with_gold_accuracy_decides(crowd: cp.Annotations) -> None:
+    found = cp.compare(crowd, methods=["majority-vote", "dawid-skene"], seeds=1)
+    assert found.rows[0].accuracy == pytest.approx(
+        np.mean(found.results["dawid-skene"].labels() == crowd.classes[crowd.gold])
+    )
+    assert "items with gold" in found.reason
+    assert found.rows[0].stability is None, "one seed has nothing to be compared with"
+
+
+def test_the_same_call_gives_the_same_numbers(crowd: cp.Annotations) -> None:
+    first, second = (cp.compare(crowd, methods=["mace", "glad"], seeds=2) for _ in range(2))
+    for mine, yours in zip(first.rows, second.rows, strict=True):
+        assert replace(mine, seconds=None) == replace(yours, seconds=None)
+
+
+def test_a_method_that_fails_is_a_row_with_its_reason(crowd: cp.Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str, *rest: object) -> cp.FitResult:
+        if name == "glad":
+            raise ZeroDivisionError("by hand")
+        return fitted(name, *rest)
+
+    fitted = running.fitted
+    monkeypatch.setattr(running, "fitted", broken)
+    found = cp.compare(crowd, methods=["glad", "majority-vote", "geocrowdnet"], seeds=1)
+    assert [row.method for row in found.rows] == ["majority-vote", "geocrowdnet", "glad"]
+    assert found.rows[1].failed == "It is a classifier and needs features of the items."
+    assert found.rows[2].failed == "ZeroDivisionError: by hand"
+    assert "only method" in found.reason
+
+
+def test_ctrl_c_returns_what_was_measured(crowd: cp.Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
+    def impatient(name: str, *rest: object) -> cp.FitResult:
+        if name == "glad":
+            raise KeyboardInterrupt
+        return fitted(name, *rest)
+
+    fitted = running.fitted
+    monkeypatch.setattr(running, "fitted", impatient)
+    found = cp.compare(crowd, methods=["majority-vote", "glad", "mace"], seeds=1)
+    assert found.interrupted
+    assert [row.method for row in found.rows] == ["majority-vote"]
+
+
+def test_classifiers_take_part_where_there_are_features(crowd: cp.Annotations) -> None:
+    features = np.eye(3)[np.arange(300) % 3]
+    settings = {"epochs": 20, "network": "linear"}
+    blind = replace(crowd, gold=None)
+    found = cp.compare(blind, features, methods=["geocrowdnet", "majority-vote"], seeds=1, settings=settings)
+    assert found.recommended == "geocrowdnet"
+    assert found.rows[0].log_likelihood > found.rows[1].log_likelihood
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"methods": ["dawid-skeen"]}, "dawid-skene"),
+        ({"methods": []}, "empty"),
+        ({"seeds": 0}, "at least 1"),
+        ({"held_out": 1.0}, "between 0 and 1"),
+    ],
+)
+def test_wrong_parameters_are_refused(options: dict, told: str, crowd: cp.Annotations) -> None:
+    with pytest.raises(InvalidParameterError, match=told):
+        cp.compare(crowd, **options)
+
+
+def test_too_few_annotations_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="too few"):
+        cp.compare([[0, 1]])
+
+
+def test_one_item_is_enough_to_compare() -> None:
+    found = cp.compare([[0, 1, 1, 1, 1, 1]], methods=["majority-vote"], seeds=1, held_out=0.2)
+    assert found.recommended == "majority-vote"
+
+
+def test_of_methods_alike_the_most_stable_is_recommended_then_the_quickest() -> None:
+    rows = [
+        MethodRow("best", log_likelihood=-0.50, stability=0.90, seconds=1.0, held_out_agreement=0.5),
+        MethodRow("stable", log_likelihood=-0.51, stability=0.99, seconds=9.0, held_out_agreement=0.5),
+        MethodRow("quick", log_likelihood=-0.52, stability=0.99, seconds=0.1, held_out_agreement=0.5),
+        MethodRow("worse", log_likelihood=-2.00, stability=1.00, seconds=0.1, held_out_agreement=0.5),
+    ]
+    noise = np.random.default_rng(0).normal(size=100)
+    scores = {"best": noise, "stable": -noise, "quick": -noise, "worse": noise - 2}
+    scores["best"] = scores["best"] - noise.mean()
+    name, reason = recommend(in_order_of_merit(rows, by_gold=False), scores, by_gold=False)
+    assert name == "quick"
+    assert "best and stable" in reason
+    assert "worse" not in reason
+
+
+def test_nothing_measured_recommends_nothing() -> None:
+    assert recommend([MethodRow("a", failed="no")], {}, by_gold=False)[0] is None
+
+
+def test_a_table_reads_as_text(crowd: cp.Annotations) -> None:
+    found = cp.compare(crowd, methods=["majority-vote"], seeds=1)
+    assert "majority-vote" in str(found)
+    assert found.to_frame()["method"].to_list() == ["majority-vote"]
