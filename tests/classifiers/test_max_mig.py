@@ -54,3 +54,9 @@ def test_labels_are_combined_as_dawid_and_skene_would(crowd: Any) -> None:
 def test_a_batch_with_too_few_annotated_items_is_refused_and_another_method_named(crowd: Any) -> None:
     with pytest.raises(UnsuitableDataError, match=r"max-mig .* batch_size, .* geocrowdnet"):
         MaxMIG(batch_size=2).fit(crowd.features, crowd.annotations)
+
+
+def test_too_few_labelled_items_are_refused_though_the_batch_is_large(crowd: Any) -> None:
+    few = crowd.annotations.select(crowd.annotations.item >= 110)
+    with pytest.raises(UnsuitableDataError, match=r"max-mig .*\(10 of 120 items .* leave out items .* geocrowdnet"):
+        MaxMIG(batch_size=24).fit(crowd.features, few)

@@ -6,8 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from crowdprism.classifiers import MBEM, TwoStage
+from crowdprism.classifiers.mbem import BootstrapHead
 from crowdprism.confusion import confusion_counts, normalize_rows
 
 SMALL = {"epochs": 20, "learning_rate": 0.01, "network_options": {"hidden": (16,)}}
@@ -47,3 +49,17 @@ def test_misaligned_predictions_make_confusions_uninformative(crowd: Any) -> Non
     right = MBEM(**SMALL).fit(crowd.features, crowd.annotations)
     wrong = MBEM(misaligned_predictions=True, **SMALL).fit(crowd.features, crowd.annotations)
     assert np.einsum("mkk->m", wrong.confusions_).mean() < 0.75 * np.einsum("mkk->m", right.confusions_).mean()
+
+
+def test_with_two_softmaxes_an_item_costs_between_two_bounds_whatever_the_network_says(crowd: Any) -> None:
+    """The second softmax sees probabilities, so a target's logit is at most 1 above and 1 below the others."""
+    targets = torch.eye(3)[torch.from_numpy(crowd.truth)]
+    head = BootstrapHead(targets, torch.ones(120, dtype=torch.bool), n_annotators=5, ends=[0], softmax_twice=True)
+    for logits, expected in ((targets, np.log(np.e + 2) - 1), (targets.roll(1, dims=1), np.log(np.e + 2))):
+        sure = torch.log_softmax(1e3 * logits, dim=1)
+        assert head.loss(sure, crowd.batch()).item() / 120 == pytest.approx(expected, rel=1e-5)
+
+
+def test_two_softmaxes_change_what_is_learned(crowd: Any) -> None:
+    plain, twice = (MBEM(softmax_twice=on, **SMALL).fit(crowd.features, crowd.annotations) for on in (False, True))
+    assert not np.allclose(plain.predict_proba(crowd.features), twice.predict_proba(crowd.features), atol=1e-3)

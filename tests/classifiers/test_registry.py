@@ -51,3 +51,15 @@ def test_an_interrupted_training_goes_on_as_if_it_had_not_been(crowd: Any, tmp_p
     assert begun.fit(crowd.features, crowd.annotations).interrupted_
     ended = make_classifier(name, **SMALL, **extra, checkpoint=tmp_path).fit(crowd.features, crowd.annotations)
     assert np.array_equal(ended.predict_proba(crowd.features), straight.predict_proba(crowd.features))
+
+
+@pytest.mark.parametrize("name", ["geocrowdnet", "nn-mv", "doctornet"])
+def test_a_network_with_batch_norm_refuses_batches_of_one_and_names_one_without(crowd: Any, name: str) -> None:
+    with pytest.raises(InvalidParameterError, match=r"at least two items in a batch; there is 1\..*network='mlp'"):
+        make_classifier(name, network="music", batch_size=1).fit(crowd.features, crowd.annotations)
+
+
+@pytest.mark.parametrize("name", sorted(set(CLASSIFIERS) - {"coinnet"}))
+def test_a_lone_annotator_is_enough(lone_annotator: Any, name: str) -> None:
+    model = make_classifier(name, epochs=1).fit(lone_annotator.features, lone_annotator.annotations)
+    assert np.isfinite(model.predict_proba(lone_annotator.features)).all()

@@ -13,7 +13,7 @@ from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import TwoStage, make_classifier
 from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import CrowdprismWarning, InvalidParameterError
 from crowdprism.networks.target_head import TargetHead, soft_cross_entropy
 from crowdprism.training import FlatAnnotations
 from crowdprism.training.augmentation import mixed
@@ -62,6 +62,21 @@ def test_the_reference_treatments_give_unlabelled_items_a_random_class_or_the_mo
     skewed = bare(crowd).select(bare(crowd).label != 0)
     prior = head_of(TwoStage(aggregator="dawid-skene", unlabelled="prior"), skewed).targets[:40]
     assert len(prior.argmax(dim=1).unique()) == 1
+
+
+@pytest.mark.parametrize("unlabelled", ["random", "prior"])
+def test_made_up_classes_for_most_items_warn_and_name_what_does_without(crowd: Any, unlabelled: Any) -> None:
+    few = crowd.annotations.select(crowd.annotations.item >= 70)
+    with pytest.warns(CrowdprismWarning, match=r"nn-mv .* majority .*: 70 of 120 .*'drop', or geocrowdnet-f"):
+        model = TwoStage(unlabelled=unlabelled, **SMALL).fit(crowd.features, few)
+    assert any("majority of labelled items" in told for told in model.result_.warnings)
+
+
+@pytest.mark.filterwarnings("error::crowdprism.errors.CrowdprismWarning")
+def test_items_that_are_dropped_or_few_do_not_warn(crowd: Any) -> None:
+    few = crowd.annotations.select(crowd.annotations.item >= 70)
+    TwoStage(**SMALL).fit(crowd.features, few)
+    TwoStage(unlabelled="random", **SMALL).fit(crowd.features, bare(crowd))
 
 
 def test_mixed_items_count_towards_both_targets_by_their_shares(crowd: Any) -> None:

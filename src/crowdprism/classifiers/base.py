@@ -515,6 +515,12 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _try_network(self, network: nn.Module, problem: Problem) -> None:
         """Pass two items through, so that a network that does not fit is refused before training begins."""
+        in_batch = min(problem.batch_size, len(problem.items))
+        if in_batch < 2 and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in network.modules()):
+            raise InvalidParameterError(
+                f"The network has batch norm and needs at least two items in a batch; there is {in_batch}. "
+                "Give a larger batch_size, or network='mlp', which has none."
+            )
         pair = np.arange(min(2, len(problem.items)))
         features = next(iter(problem.items.batches([pair], None)))
         was_training = network.training

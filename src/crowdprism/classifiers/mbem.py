@@ -16,7 +16,7 @@ from crowdprism.classifiers.aggnet import vote_targets
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import EpochView
+from crowdprism.networks import Batch, EpochView
 from crowdprism.networks.expectation import counted_confusions, expected_counts, log_posterior
 from crowdprism.networks.target_head import TargetHead
 from crowdprism.seeding import torch_stream
@@ -29,12 +29,25 @@ class BootstrapHead(TargetHead):
     """Targets are votes in the first round, then the posterior given confusions counted from hard predictions."""
 
     def __init__(
-        self, votes: Tensor, used: Tensor, *, n_annotators: int, ends: list[int], misaligned: torch.Generator | None
+        self,
+        votes: Tensor,
+        used: Tensor,
+        *,
+        n_annotators: int,
+        ends: list[int],
+        misaligned: torch.Generator | None = None,
+        softmax_twice: bool = False,
     ) -> None:
         even = torch.full((n_annotators, votes.shape[1], votes.shape[1]), 1 / votes.shape[1])
         super().__init__(votes, used=used, confusions=even)
         self.ends = ends  # the last epoch of each round
         self.misaligned = misaligned
+        self.softmax_twice = softmax_twice
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        if self.softmax_twice:
+            log_class_probs = torch.log_softmax(log_class_probs.exp(), dim=1)
+        return super().loss(log_class_probs, batch)
 
     def end_epoch(self, view: EpochView) -> None:
         """Learn about the annotators after each epoch; give new targets only where a round ends."""
@@ -78,6 +91,10 @@ class MBEM(CrowdClassifier):
     misaligned_predictions
         Let predictions fall on the wrong items when annotators are estimated, as in an earlier port whose published
         numbers are low for that reason.
+    softmax_twice
+        Take class probabilities for logits in the loss, as that port does. The loss of an item is then bounded, which
+        makes training robust to wrong labels: on Music, chosen by clean labels, 67.3 instead of 65.5 % (five seeds;
+        published 69.0 with a spread of 2.2).
     **training
         Parameters of `CrowdClassifier`. The paper (CIFAR-10): momentum 0.9 at 0.5, batches of 500, 60 epochs a round.
 
@@ -98,12 +115,14 @@ class MBEM(CrowdClassifier):
         rounds: int = 2,
         continue_training: bool = False,
         misaligned_predictions: bool = False,
+        softmax_twice: bool = False,
         **training: Any,
     ) -> None:
         super().__init__(**training)
         self.rounds = rounds
         self.continue_training = continue_training
         self.misaligned_predictions = misaligned_predictions
+        self.softmax_twice = softmax_twice
 
     def _check_parameters(self, problem: Problem) -> None:
         if not isinstance(self.rounds, int) or self.rounds < 1:
@@ -118,4 +137,11 @@ class MBEM(CrowdClassifier):
         ends = [epoch for epoch in range(self.epochs) if epoch + 1 == sum(settings.round_of(epoch))]
         votes, used = vote_targets(problem)
         generator = torch_stream(problem.seed, "misaligned", problem.member) if self.misaligned_predictions else None
-        return BootstrapHead(votes, used, n_annotators=problem.n_annotators, ends=ends, misaligned=generator)
+        return BootstrapHead(
+            votes,
+            used,
+            n_annotators=problem.n_annotators,
+            ends=ends,
+            misaligned=generator,
+            softmax_twice=self.softmax_twice,
+        )

@@ -17,7 +17,7 @@ from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.aggregators.majority_vote import decide
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import CrowdprismWarning, InvalidParameterError
 from crowdprism.networks.target_head import TargetHead
 from crowdprism.seeding import stream
 
@@ -76,6 +76,14 @@ class TwoStage(CrowdClassifier):
         for name, allowed in (("targets", TARGETS), ("unlabelled", UNLABELLED), ("aggregator", tuple(AGGREGATORS))):
             if getattr(self, name) not in allowed:
                 raise InvalidParameterError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}.")
+        n_items, n_bare = problem.annotations.n_items, int((problem.annotations.labels_per_item == 0).sum())
+        if self.unlabelled != "drop" and 2 * n_bare > n_items:
+            self._warn(
+                f"{self._method_name()} with unlabelled={self.unlabelled!r} trains on made-up classes, and needs a "
+                f"majority of labelled items: {n_bare} of {n_items} have no annotation. Use unlabelled='drop', or "
+                "geocrowdnet-f, which learns from items without annotations too.",
+                CrowdprismWarning,
+            )
 
     def _method_name(self) -> str:
         known = {("majority-vote", "hard"): "nn-mv", ("dawid-skene", "hard"): "nn-dsem"}
