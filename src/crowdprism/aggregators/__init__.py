@@ -39,10 +39,13 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
     "multispa-kl": MultiSPAKL,
     "symnmf": SymNMF,
 }
+"""Method names, as `make_aggregator`, the command line and `FitResult.method` have them, and their classes: votes, then
+methods with one number or one matrix per annotator fitted by EM or variational Bayes, messages, and those that learn
+from pairs of annotators."""
 
 
 def make_aggregator(name: str, **params: Any) -> Aggregator:
-    """Return the aggregator of that name with the given parameters.
+    """Return the aggregator of that name (`AGGREGATORS` has all) with the given parameters.
 
     Examples
     --------
