@@ -6,7 +6,7 @@ import csv
 import shlex
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -101,17 +101,15 @@ def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> 
     counts = annotations.labels_per_item
     agreeing = np.bincount(annotations.item, weights=annotations.label == best[annotations.item], minlength=len(best))
     share = np.divide(agreeing, counts, out=np.full(len(best), np.nan), where=counts > 0)
-    write_table(
+    write_columns(
         file,
-        ("item", "label", "probability", "annotations", "agreement"),
-        zip(
-            result.items.tolist(),
-            result.classes[best].tolist(),
-            rounded(result.class_probabilities.max(axis=1)),
-            counts.tolist(),
-            rounded(share),
-            strict=True,
-        ),
+        {
+            "item": result.items.tolist(),
+            "label": result.classes[best].tolist(),
+            "probability": rounded(result.class_probabilities.max(axis=1)),
+            "annotations": counts.tolist(),
+            "agreement": rounded(share),
+        },
     )
 
 
@@ -127,12 +125,20 @@ def write_annotators(file: IO[str], result: FitResult) -> None:
         columns |= {"accuracy_low": rounded(low), "accuracy_high": rounded(high)}
     if result.skills is not None:
         columns["skill"] = rounded(result.skills)
-    write_table(file, tuple(columns), zip(*columns.values(), strict=True))
+    write_columns(file, columns)
 
 
 def rounded(values: Any) -> list[Any]:
     """Six digits are more than the numbers mean; unknown values are empty cells."""
     return ["" if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
+
+
+def write_columns(file: IO[str], columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns as `write_table` does, much quicker: whole columns of numbers need no look at their cells."""
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    safe = [[harmless(cell) for cell in cells] if str in set(map(type, cells)) else cells for cells in columns.values()]
+    writer.writerows(zip(*safe, strict=True))
 
 
 def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
