@@ -11,6 +11,7 @@ from pathlib import Path
 
 from crowdprism.atomic import replacing_file
 from crowdprism.errors import MissingDependencyError
+from crowdprism.experiments.shortfalls import shortfall_parts, time_parts
 from crowdprism.experiments.spec import Cell, Published
 from crowdprism.experiments.summary import (
     Measured,
@@ -77,10 +78,12 @@ def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
         "\n".join(table_lines(result)),
         unmeasured(result),
         *(f"![{study.title}]({path.as_posix()})" for path in figures),
+        *shortfall_parts(result),
         *pair_parts(result),
         *rank_parts(result),
         *failure_parts(result),
         *deviation_parts(result),
+        *time_parts(result),
         "## Machine, versions, seeds",
         provenance(result),
     ]
