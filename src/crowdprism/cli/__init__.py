@@ -18,6 +18,26 @@ __all__ = ["BAD_INPUT", "INTERRUPTED", "main"]
 
 def main() -> None:
     """Run the command line and exit."""
+    try:
+        code = exit_code()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        say_unless_told()
+    sys.exit(code)
+
+
+def say_unless_told() -> None:
+    """Answer a Ctrl-C that came before the command itself could."""
+    from crowdprism.cli.interruption import NOTHING_KEPT
+    from crowdprism.cli.screen import interruption_told, say_interrupted
+
+    if not interruption_told():
+        say_interrupted(NOTHING_KEPT)
+
+
+def exit_code() -> int:
+    """Run the command that was typed; what went wrong is said, not raised."""
     import warnings
 
     from crowdprism.cli.app import app
@@ -26,21 +46,19 @@ def main() -> None:
 
     warnings.showwarning = say_warning
     try:
-        sys.exit(app(args=common_first(sys.argv[1:]), standalone_mode=False) or 0)
+        return int(app(args=common_first(sys.argv[1:]), standalone_mode=False) or 0)
     except CrowdprismError as error:
         say_error(in_words_of_the_command(str(error)))
-        sys.exit(BAD_INPUT)
     except BrokenPipeError:  # the reader of a pipe, such as head, had enough
         sys.stderr.close()
-        sys.exit(0)
+        return 0
     except OSError as error:
         say_error(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
-        sys.exit(BAD_INPUT)
     except Exception as error:
         if not hasattr(error, "format_message"):  # wrong usage; the class differs between versions of typer
             raise
         say_error(wrong_usage(error))
-        sys.exit(BAD_INPUT)
+    return BAD_INPUT
 
 
 def common_first(words: list[str]) -> list[str]:

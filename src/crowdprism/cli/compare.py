@@ -113,7 +113,7 @@ def every_name(*, with_classifiers: bool) -> list[str]:
 
 def tell(outcome: Comparison, annotations: Annotations, page: Path | None, *, as_json: bool) -> None:
     """Print the ranked table and the recommendation, and write the page where one was asked for."""
-    from crowdprism.cli.screen import console, remark, show_json, show_table
+    from crowdprism.cli.screen import console, remark, say_interrupted, show_json, show_table
 
     records = outcome.to_records()
     if as_json:
@@ -136,7 +136,7 @@ def tell(outcome: Comparison, annotations: Annotations, page: Path | None, *, as
         for text in row.warnings:
             remark(f"note: {row.method}: {text}")
     if outcome.interrupted:
-        remark(f"interrupted; {len(outcome.rows)} methods were measured. The same command starts again.")
+        say_interrupted(f"methods measured so far: {len(outcome.rows)}. The same command starts again.")
     if page is not None:
         write_page(outcome, annotations, page)
 

@@ -95,10 +95,15 @@ def fetch(name: Name) -> None:
 
     Example: `crowdprism datasets fetch mnist`
     """
-    from crowdprism.cli.screen import remark
+    from crowdprism.cli.exit_codes import INTERRUPTED
+    from crowdprism.cli.screen import remark, say_interrupted
     from crowdprism.datasets import fetch_dataset
 
-    remark(f"fetched into {fetch_dataset(name)}")
+    try:
+        remark(f"fetched into {fetch_dataset(name)}")
+    except KeyboardInterrupt:
+        say_interrupted("what was fetched is kept. The same command goes on where it stopped.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 def summary_of(entry: DatasetEntry) -> dict[str, Any]:

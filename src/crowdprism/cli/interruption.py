@@ -8,6 +8,8 @@ from typing import Any
 
 import typer
 
+NOTHING_KEPT = "nothing was written. The same command starts again from the beginning."
+
 
 def interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
     """The same command; Ctrl-C ends it with a sentence and exit code 130.
@@ -21,9 +23,9 @@ def interruptible(command: Callable[..., Any]) -> Callable[..., Any]:
             return command(*words, **options)
         except KeyboardInterrupt:
             from crowdprism.cli.exit_codes import INTERRUPTED
-            from crowdprism.cli.screen import say_error
+            from crowdprism.cli.screen import say_interrupted
 
-            say_error("interrupted; nothing was written. The same command starts again from the beginning.")
+            say_interrupted(NOTHING_KEPT)
             raise typer.Exit(INTERRUPTED) from None
 
     return watched

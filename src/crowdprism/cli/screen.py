@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _quiet = False
+_interruption_told = False
 _said: list[str] = []  # for the log of a run, whether shown or not
 
 
@@ -50,6 +51,18 @@ def say_error(text: str) -> None:
     from rich.text import Text
 
     console(stderr=True).print(Text("error: ", style="bold red") + Text(text))
+
+
+def say_interrupted(kept: str) -> None:
+    """After Ctrl-C, tell what was kept and how to go on."""
+    global _interruption_told
+    _interruption_told = True
+    say_error(f"interrupted; {kept}")
+
+
+def interruption_told() -> bool:
+    """Whether the person already knows."""
+    return _interruption_told
 
 
 def say_warning(message: Warning | str, *place: object, **more: object) -> None:

@@ -131,15 +131,13 @@ def conclude(model: Any, place: Path | None, *, keep: bool, written: Path | None
 
     from crowdprism.cli.exit_codes import INTERRUPTED
     from crowdprism.cli.run_folder import command_line
-    from crowdprism.cli.screen import remark
+    from crowdprism.cli.screen import say_interrupted
 
     if not model.interrupted_:
         if place is not None and not keep:
             shutil.rmtree(place, ignore_errors=True)
         return
     kept = f"{written} holds what was learned so far" if written is not None else "the labels above are those so far"
-    remark(f"interrupted; {kept}.")
-    if place is not None:
-        again = command_line() if "--resume" in command_line() else f"{command_line()} --resume"
-        remark(f"Go on with: {again}")
+    again = command_line() if "--resume" in command_line() else f"{command_line()} --resume"
+    say_interrupted(f"{kept}." + ("" if place is None else f"\nGo on with: {again}"))
     raise typer.Exit(INTERRUPTED)

@@ -13,6 +13,7 @@ SAID_OTHERWISE = {
     "Pass the folder given to save().": "Pass a folder that `crowdprism aggregate` or `crowdprism train` wrote.",
     "or pass resume=False to start afresh": "or leave out --resume to start afresh",
     "or resume=False to start afresh": "or leave out --resume to start afresh",
+    "or pass format= one of": "or pass --to with one of",
     "Read them apart and join with concat.": "Convert each with `crowdprism convert`, then pass the converted files.",
 }
 
