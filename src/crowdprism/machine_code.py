@@ -78,6 +78,10 @@ class Kernels:
         """Run a function; the interpreter lock is free meanwhile."""
         self.load().functions[name](*passed(name, arguments, self._types[name]))
 
+    def run(self, name: str, *arguments: int) -> None:
+        """Run a function on addresses and whole numbers as they are; the caller answers for their types."""
+        self.load().functions[name](*arguments)
+
     def load(self) -> Loaded:
         """Bring the functions into memory, once, whichever thread comes first."""
         if self._loaded is None:
@@ -121,16 +125,22 @@ def argument_types(signature: tuple[str, ...]) -> tuple[np.dtype[Any] | None, ..
     return tuple(None if code == WHOLE_NUMBER else np.dtype(code) for code in signature)
 
 
+def c_types(signature: tuple[str, ...]) -> list[Any]:
+    """How C takes the arguments: addresses and whole numbers."""
+    return [ctypes.c_ssize_t if code == WHOLE_NUMBER else ctypes.c_void_p for code in signature]
+
+
 def passed(name: str, arguments: tuple[Any, ...], types: tuple[np.dtype[Any] | None, ...]) -> list[Any]:
     """Arguments as C passes them. Code that reads the wrong type would give nonsense, so types are asserted."""
     ready: list[Any] = []
     for position, (argument, wanted) in enumerate(zip(arguments, types, strict=True)):
         if wanted is None:
-            ready.append(ctypes.c_ssize_t(argument))
+            ready.append(argument)
             continue
-        fits = argument.dtype == wanted and argument.flags.c_contiguous
+        fits = argument.dtype is wanted or argument.dtype == wanted
+        fits = fits and argument.flags.c_contiguous
         assert fits, f"{name} argument {position}: {argument.dtype} in place of contiguous {wanted}"
-        ready.append(ctypes.c_void_p(argument.ctypes.data))
+        ready.append(argument.ctypes.data)
     return ready
 
 
@@ -240,8 +250,10 @@ def link(code: bytes, signatures: Mapping[str, tuple[str, ...]]) -> Loaded:
     # numba's functions begin with two places to write to, for a returned value and for an exception: unused here.
     unused = ctypes.create_string_buffer(16)
     places = (ctypes.c_void_p(ctypes.addressof(unused)), ctypes.c_void_p(ctypes.addressof(unused) + 8))
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int32)
-    functions = {name: after(prototype(library[name]), places) for name in signatures}
+    functions = {}
+    for name, signature in signatures.items():
+        prototype = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 2, *c_types(signature))
+        functions[name] = after(prototype(library[name]), places)
     return Loaded(functions, (library, unused))
 
 
@@ -261,5 +273,8 @@ def after(function: Address, first: tuple[Any, ...]) -> Address:
 def functions_of_numba(module: str, signatures: Mapping[str, tuple[str, ...]]) -> Loaded:
     """The functions as numba itself compiles, keeps and runs them."""
     callbacks = compiled_by_numba(module, signatures, keep=True)
-    prototype = ctypes.CFUNCTYPE(None)
-    return Loaded({name: prototype(callback.address) for name, callback in callbacks.items()}, callbacks)
+    functions = {
+        name: ctypes.CFUNCTYPE(None, *c_types(signatures[name]))(callback.address)
+        for name, callback in callbacks.items()
+    }
+    return Loaded(functions, callbacks)

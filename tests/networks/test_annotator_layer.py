@@ -18,7 +18,6 @@ N_ANNOTATORS, N_CLASSES = 6, 4
 
 def make_batch(annotator: list[int], label: list[int], n_items: int = 3) -> Batch:
     codes = torch.tensor(annotator)
-    touched, place = codes.unique(return_inverse=True)
     return Batch(
         features=torch.zeros(n_items, 1),
         index=torch.arange(n_items),
@@ -28,8 +27,6 @@ def make_batch(annotator: list[int], label: list[int], n_items: int = 3) -> Batc
         weight=None,
         count=float(len(annotator)),
         n_labelled=n_items,
-        touched=touched,
-        place=place,
         annotation=torch.arange(len(annotator)),
     )
 

@@ -22,6 +22,7 @@ from crowdprism.training import (
     TensorItems,
     Trainer,
     TrainingSettings,
+    loop,
 )
 
 N_ITEMS, N_CLASSES, N_ANNOTATORS = 40, 3, 4
@@ -228,3 +229,19 @@ def test_the_loop_takes_items_in_a_new_order_each_epoch() -> None:
     first, second = (list(itertools.chain.from_iterable(part)) for part in (seen[:3], seen[3:]))
     assert sorted(first) == sorted(second) == list(range(N_ITEMS))
     assert first != second
+
+
+@pytest.mark.parametrize("regularizer", ["F", "W", None])
+def test_compiled_steps_train_as_differentiated_ones_do(regularizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = []
+    for least in (0, 10**9):
+        monkeypatch.setattr(loop, "COMPILED_FROM", least)
+        layer = make_annotator_layer("pooled", diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.7))
+        head = GeometricHead(layer, loss="joint", temper=0.5, regularizer=regularizer, strength=0.01, shrinkage=1.0)
+        trainer = make_trainer(head, epochs=3)
+        trainer.run()
+        assert trainer._compiled is (least == 0)
+        found.append((weights(trainer), trainer.outcome.history))
+    (quick, quick_history), (slow, slow_history) = found
+    assert all(torch.allclose(quick[name], slow[name], atol=1e-4) for name in slow)
+    assert {name: pytest.approx(values, rel=1e-4) for name, values in slow_history.items()} == quick_history

@@ -14,9 +14,8 @@ N_ROWS, STEPS = 5, 40
 
 
 def touching(rows: list[int]) -> Batch:
-    touched = torch.tensor(rows)
     none = torch.empty(0, dtype=torch.long)
-    return Batch(torch.zeros(1), none, none, none, none, None, 1.0, 1, touched, none, none)
+    return Batch(torch.zeros(1), none, none, torch.tensor(rows), none, None, 1.0, 1, none)
 
 
 def gradients() -> torch.Tensor:

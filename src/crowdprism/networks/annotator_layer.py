@@ -23,7 +23,7 @@ from torch.nn import functional
 
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks.batch import Batch
-from crowdprism.networks.losses import log_columns
+from crowdprism.networks.losses import log_columns, softmax_columns
 from crowdprism.networks.row_table import RowTable
 from crowdprism.networks.volume import confusion_gram
 
@@ -75,6 +75,10 @@ class AnnotatorLayer(nn.Module, ABC):
     def block_log_confusions(self, batch: Batch) -> Tensor:
         """Log confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
 
+    def block_confusions(self, batch: Batch) -> Tensor:
+        """Confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
+        return self.block_log_confusions(batch).exp()
+
     @abstractmethod
     def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
         """Log confusions of chosen annotators, or of all: (annotator, true class, given label)."""
@@ -112,7 +116,42 @@ class AnnotatorLayer(nn.Module, ABC):
         return total
 
 
-class FreeConfusions(AnnotatorLayer):
+class LogitConfusions(AnnotatorLayer):
+    """Forms with a logit for each entry: the confusions are the row softmax of an annotator's row plus `common`."""
+
+    common: nn.Parameter | None  # (true class, given label), trained with the rows where there is one
+
+    @abstractmethod
+    def shift(self, batch: Batch) -> Tensor:
+        """(rows, true class, given label) difference of the working rows from what they are shrunk to."""
+
+    @property
+    def n_classes(self) -> int:
+        return int(self.table.values.shape[-1])
+
+    def logits(self, batch: Batch) -> Tensor:
+        """(rows, true class, given label) of the rows that a step works on."""
+        rows = self.table.rows(batch)
+        return rows if self.common is None else rows + self.common
+
+    def block_log_confusions(self, batch: Batch) -> Tensor:
+        return torch.log_softmax(self.logits(batch), dim=-1)
+
+    def block_confusions(self, batch: Batch) -> Tensor:
+        return torch.softmax(self.logits(batch), dim=-1)
+
+    def log_columns(self, batch: Batch) -> Tensor:
+        return softmax_columns(self.logits(batch), self.table.place(batch), batch.label)
+
+    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
+        values = self.table.values if annotators is None else self.table.values[annotators]
+        return torch.log_softmax(values if self.common is None else values + self.common, dim=-1)
+
+    def deviation(self, batch: Batch) -> Tensor:
+        return 0.5 * self.shift(batch).square().sum(dim=(1, 2))
+
+
+class FreeConfusions(LogitConfusions):
     """Free logits per annotator: (annotator, true class, given label), row softmax.
 
     Examples
@@ -131,26 +170,17 @@ class FreeConfusions(AnnotatorLayer):
         self.table = RowTable(logits, touched_only=touched_only)
         self.start: Tensor
         self.register_buffer("start", logits.mean(dim=0))
+        self.common = None
 
-    @property
-    def n_classes(self) -> int:
-        return int(self.table.values.shape[-1])
-
-    def block_log_confusions(self, batch: Batch) -> Tensor:
-        return torch.log_softmax(self.table.rows(batch), dim=-1)
-
-    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
-        values = self.table.values if annotators is None else self.table.values[annotators]
-        return torch.log_softmax(values, dim=-1)
-
-    def deviation(self, batch: Batch) -> Tensor:
-        return 0.5 * (self.table.rows(batch) - self.start).square().sum(dim=(1, 2))
+    def shift(self, batch: Batch) -> Tensor:
+        return self.table.rows(batch) - self.start
 
 
-class PooledConfusions(AnnotatorLayer):
+class PooledConfusions(LogitConfusions):
     """The crowd's common logits plus a residual per annotator; shrinking the residual shrinks towards the crowd."""
 
     form = "pooled"
+    common: nn.Parameter
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
         super().__init__()
@@ -159,19 +189,8 @@ class PooledConfusions(AnnotatorLayer):
         self.common = nn.Parameter(common - common.mean())
         self.table = RowTable(logits - common, touched_only=touched_only)
 
-    @property
-    def n_classes(self) -> int:
-        return int(self.table.values.shape[-1])
-
-    def block_log_confusions(self, batch: Batch) -> Tensor:
-        return torch.log_softmax(self.table.rows(batch) + self.common, dim=-1)
-
-    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
-        values = self.table.values if annotators is None else self.table.values[annotators]
-        return torch.log_softmax(values + self.common, dim=-1)
-
-    def deviation(self, batch: Batch) -> Tensor:
-        return 0.5 * self.table.rows(batch).square().sum(dim=(1, 2))
+    def shift(self, batch: Batch) -> Tensor:
+        return self.table.rows(batch)
 
 
 class SkillConfusions(AnnotatorLayer):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import torch
 from torch import Tensor
 
 
@@ -25,11 +27,11 @@ class Batch:
         Sum of the weights: the denominator of a mean per annotation. Not zero even for a batch without annotations.
     n_labelled
         Number of items with annotations: the denominator of a mean per item; at least 1.
-    touched, place
-        The distinct annotators of the batch in order, and for each annotation the position of its annotator there.
     annotation
         Position of each annotation among all training annotations, for parameters that belong to single annotations.
         Mixup repeats annotations, but not these.
+    distinct
+        `touched` and `place`, where they are known already.
     group, group_row, group_weight, evidence_weight
         Annotations that are evidence about the same item share a `group`; `group_row` is the batch row of each
         group. None where groups are the rows themselves; mixup makes two groups per row, with weights. Annotations
@@ -47,12 +49,28 @@ class Batch:
     weight: Tensor | None
     count: float
     n_labelled: int
-    touched: Tensor
-    place: Tensor
     annotation: Tensor
+    distinct: tuple[Tensor, Tensor] | None = None
     group: Tensor | None = None
     group_row: Tensor | None = None
     group_weight: Tensor | None = None
     partner: Tensor | None = None
     share: Tensor | None = None
     evidence_weight: Tensor | None = None
+
+    @cached_property
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        if self.distinct is not None:
+            return self.distinct
+        touched, place = torch.unique(self.annotator, return_inverse=True)
+        return touched, place
+
+    @property
+    def touched(self) -> Tensor:
+        """The distinct annotators of the batch."""
+        return self._distinct[0]
+
+    @property
+    def place(self) -> Tensor:
+        """(annotation,) position of each annotation's annotator in `touched`."""
+        return self._distinct[1]

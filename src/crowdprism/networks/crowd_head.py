@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,6 +47,19 @@ class CrowdHead(nn.Module):
         return {}
 
     @property
+    def compilable(self) -> bool:
+        """Whether there is a `compiled_step`."""
+        return False
+
+    def compiled_step(self, outputs: Tensor, batch: Batch, factor: float) -> tuple[dict[str, float], Tensor]:
+        """Do what `loss` and `penalties` and their differentiation do, in compiled loops on the CPU.
+
+        Returns the mean loss ("data") and the penalties times `factor`, and the gradient by the network's outputs.
+        Gradients of the head's own parameters are left in place.
+        """
+        raise NotImplementedError
+
+    @property
     def visited(self) -> NDArray[np.int64] | None:
         """Positions of the items that training visits; None for all. Read once, before the first epoch."""
         return None
@@ -68,7 +82,7 @@ class CrowdHead(nn.Module):
         """(annotator, true class, given label) with rows that sum to one, or None for methods without."""
         return None
 
-    @property
+    @cached_property
     def tables(self) -> list[RowTable]:
         """All row tables inside, in order."""
         return [part for part in self.modules() if isinstance(part, RowTable)]

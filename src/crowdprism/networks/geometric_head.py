@@ -8,14 +8,24 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from crowdprism.networks.annotator_layer import AnnotatorLayer
+from crowdprism.networks import step_kernels
+from crowdprism.networks.annotator_layer import AnnotatorLayer, LogitConfusions
 from crowdprism.networks.batch import Batch
 from crowdprism.networks.crowd_head import CrowdHead
 from crowdprism.networks.losses import coupled_cross_entropy, joint_cross_entropy
-from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
+from crowdprism.networks.volume import (
+    confusion_gram,
+    known_gradient,
+    prediction_gram,
+    prediction_volume,
+    reference_log_volume,
+    volume_and_slope,
+)
 
 Loss = Literal["ccem", "joint"]
 Regularizer = Literal["F", "W"]
+HEAVY_GRAM = 2**24  # multiplications from which on the touched rows' share of the Gram is not renewed at each step
+RENEW_EVERY = 8  # steps between renewals of such a Gram
 
 
 class GeometricHead(CrowdHead):
@@ -68,8 +78,9 @@ class GeometricHead(CrowdHead):
         self.n_skipped = 0
         rate = torch.ones(layer.n_annotators) if touch_rate is None else touch_rate
         self.register_buffer("touch_rate", rate.float(), persistent=False)
-        self.register_buffer("total_gram", None, persistent=False)
-        self.total_gram: Tensor | None
+        self.total_gram: Tensor | None = None  # of all annotators, where only touched rows are updated
+        self._before: Tensor | None = None  # confusions of the touched rows before the step
+        self._age = 0  # steps since the Gram was recomputed
         self.touch_rate: Tensor
 
     # -- data term ------------------------------------------------------------------------------------------
@@ -93,21 +104,69 @@ class GeometricHead(CrowdHead):
         """Annotations for the coupled loss, which is a mean per annotation; items for the joint one."""
         return batch.count if self.kind == "ccem" else float(batch.n_labelled)
 
+    # -- a whole step in compiled loops ----------------------------------------------------------------------
+
+    @property
+    def compilable(self) -> bool:
+        return isinstance(self.layer, LogitConfusions) and not self.reference
+
+    @torch.no_grad()
+    def compiled_step(self, outputs: Tensor, batch: Batch, factor: float) -> tuple[dict[str, float], Tensor]:
+        """Return the mean loss and the penalties, and their gradient by the network's outputs.
+
+        The gradient by the annotators' rows is left with the table (and with `common` of the pooled form).
+        """
+        layer, strength = self.layer, factor * self.strength
+        assert isinstance(layer, LogitConfusions)
+        confusions = layer.block_confusions(batch)
+        volume = self.regularizer if strength else None
+        before = confusions.clone() if volume == "W" else None
+        done = step_kernels.crowd_step(
+            outputs,
+            confusions,
+            layer.table.place(batch),
+            batch.label,
+            batch.item,
+            batch.weight,
+            count=self.count(batch),
+            temper=None if self.kind == "ccem" else self.temper,
+            volume=strength if volume == "F" else 0.0,
+        )
+        values, gradient = {"data": done.loss}, done.by_logit
+        if volume == "F":
+            values["volume"] = -strength * done.volume
+        elif before is not None:
+            value, pull = self._confusion_pull(before, batch)
+            values["volume"] = -strength * float(value)
+            step_kernels.add_pull(gradient, before, pull, strength)
+        if layer.common is not None:
+            layer.common.grad = gradient.sum(dim=0)
+        if self.shrinkage and factor:
+            shift = layer.shift(batch)
+            pulled = shift * self._row_scale(batch).mul_(factor * self.shrinkage).view(-1, 1, 1)
+            values["shrinkage"] = 0.5 * float(torch.vdot(shift.flatten(), pulled.flatten()))
+            gradient.add_(pulled)
+        layer.table.give(batch, gradient)
+        return values, done.by_output
+
     # -- penalties ------------------------------------------------------------------------------------------
 
     def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         terms: dict[str, Tensor] = {}
         if self.regularizer == "F":
-            terms["volume"] = -self.strength * self._volume(prediction_gram(log_class_probs.exp()))
+            terms["volume"] = -self.strength * self._prediction_volume(log_class_probs)
         elif self.regularizer == "W":
             terms["volume"] = self._confusion_volume(batch)
         if self.shrinkage:
             terms["shrinkage"] = self.shrinkage * (self._row_scale(batch) * self.layer.deviation(batch)).sum()
         return terms
 
-    def _volume(self, gram: Tensor) -> Tensor:
-        if not self.reference:
-            return log_volume(gram)
+    def _prediction_volume(self, log_class_probs: Tensor) -> Tensor:
+        if self.reference:
+            return self._reference_volume(prediction_gram(log_class_probs.exp()))
+        return prediction_volume(log_class_probs)
+
+    def _reference_volume(self, gram: Tensor) -> Tensor:
         value, skipped = reference_log_volume(gram.float())
         self.n_skipped += skipped
         return value
@@ -124,41 +183,52 @@ class GeometricHead(CrowdHead):
         For touched rows the total Gram is kept up to date and taken as constant; what depends on the rows is the
         first-order change 2 <G⁻¹ C_m, C_m>, which has exactly the gradient of log det G.
         """
-        block = self.layer.block_log_confusions(batch).exp()
+        block = self.layer.block_confusions(batch)
+        if self.reference:
+            return -self.strength * self._reference_volume(confusion_gram(block.double()))
+        return -self.strength * known_gradient(block, *self._confusion_pull(block.detach(), batch))
+
+    @torch.no_grad()
+    def _confusion_pull(self, block: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return log det of the Gram of all confusions, and its gradient by those of the working rows."""
         if not self.layer.table.touched_only:
-            return -self.strength * self._volume(confusion_gram(block.double()))
-        gram = self._total().requires_grad_()
-        value = log_volume(gram)
-        (slope,) = torch.autograd.grad(value, gram)
-        pull = 2.0 * torch.matmul(slope.to(block.dtype), block.detach())  # d log det / d C_m
-        change = (self._row_scale(batch) * (pull * block).sum(dim=(1, 2))).sum()
-        return -self.strength * (value.detach() + change - change.detach())
+            value, slope = volume_and_slope(confusion_gram(block.double()))
+            return value, torch.matmul((2.0 * slope).to(block.dtype), block)
+        self._before = block
+        value, slope = volume_and_slope(self._total())
+        pull = torch.matmul((2.0 * slope).to(block.dtype), block)  # d log det / d C_m
+        return value, pull.mul_(self._row_scale(batch).view(-1, 1, 1))
 
     # -- the running Gram -----------------------------------------------------------------------------------
 
     def _total(self) -> Tensor:
         if self.total_gram is None:
-            self.total_gram = self.layer.gram()
-        return self.total_gram.detach().clone()
-
-    def _keeps_gram(self) -> bool:
-        return self.regularizer == "W" and self.layer.table.touched_only
+            self.total_gram, self._age = self.layer.gram(), 0
+        return self.total_gram
 
     def start_epoch(self, epoch: int) -> None:
-        """Recompute the Gram from all annotators, so that rounding does not add up over epochs."""
-        self.total_gram = self.layer.gram() if self._keeps_gram() else None
+        """Let the Gram be recomputed from all annotators, so that rounding does not add up over epochs."""
+        self.total_gram = self._before = None
 
     @torch.no_grad()
     def after_step(self, batch: Batch) -> None:
-        """Replace the touched annotators' share of the Gram by their share after the update."""
-        pending = self.layer.table.pending
-        if not self._keeps_gram() or self.total_gram is None or pending is None:
+        """Replace the touched annotators' share of the Gram by their share after the update.
+
+        Shared parts (pooled, skill) moved too; their effect on annotators that were not touched waits for the next
+        epoch's recomputation. Where classes are many, renewing the share at each step would cost more than the step
+        itself, and the whole Gram is recomputed every few steps instead.
+        """
+        if self.regularizer != "W" or not self.layer.table.touched_only:
             return
-        # `leaf` still holds the rows as they were before the optimiser wrote the table. Shared parts (pooled, skill)
-        # moved too; their effect on annotators that were not touched waits for the next epoch's recomputation.
-        before = self.layer.block_log_confusions(batch).exp()
-        after = self.layer.log_confusions(batch.touched).exp()
-        self.total_gram += (confusion_gram(after) - confusion_gram(before)).double()
+        before, self._before = self._before, None
+        if before is None:
+            self.total_gram = None  # it was not asked for in this step, and is not kept up
+        elif self.total_gram is not None and before.numel() * before.shape[-1] <= HEAVY_GRAM:
+            after = self.layer.log_confusions(batch.touched).exp()
+            self.total_gram += (confusion_gram(after) - confusion_gram(before)).double()
+        elif self._age + 1 >= RENEW_EVERY:
+            self.total_gram = None
+        self._age += 1
 
     @torch.no_grad()
     def confusions(self) -> Tensor:

@@ -1,11 +1,26 @@
-"""Losses over observed annotations only: cost follows the annotations of a batch, never items x annotators."""
+"""Losses over observed annotations only: cost follows the annotations of a batch, never items x annotators.
+
+Gradients are written out. All they need is the posterior of the hidden class given the labels, and a step of a small
+network would otherwise spend a tenth of its time on the bookkeeping of automatic differentiation.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
-FLAT_FROM = 33  # classes
+
+def column_cells(
+    annotator: Tensor,  # (annotation,)
+    label: Tensor,  # (annotation,)
+    n_classes: int,
+) -> Tensor:
+    """(annotation, true class) positions of each annotation's column among the flattened confusions."""
+    true_class = torch.arange(0, n_classes**2, n_classes, device=label.device)
+    return torch.add(label, annotator, alpha=n_classes**2).unsqueeze(1) + true_class
 
 
 def log_columns(
@@ -15,12 +30,65 @@ def log_columns(
 ) -> Tensor:
     """Return log P(annotator gives this label | true class) for each annotation: (annotation, true class)."""
     n_classes = log_confusions.shape[-1]
-    if n_classes < FLAT_FROM:
-        return log_confusions[annotator, :, label]
-    # For large matrices the gradient of a flat gather is far cheaper than that of mixed indexing.
-    true_class = torch.arange(0, n_classes**2, n_classes, device=label.device)
-    cell = (annotator * n_classes**2 + label).unsqueeze(1) + true_class
+    # The gradient of a flat gather is far cheaper than that of mixed indexing.
+    cell = column_cells(annotator, label, n_classes)
     return log_confusions.flatten().gather(0, cell.flatten()).view(-1, n_classes)
+
+
+class _SoftmaxColumns(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
+        log_confusions = torch.log_softmax(logits, dim=-1)
+        cell = column_cells(annotator, label, logits.shape[-1])
+        ctx.save_for_backward(log_confusions, annotator, cell)
+        return log_confusions.view(-1).gather(0, cell.view(-1)).view(cell.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        log_confusions, annotator, cell = ctx.saved_tensors
+        total = gradient.new_zeros(log_confusions.shape[:2]).index_add_(0, annotator, gradient, alpha=-1)
+        whole = log_confusions.exp().mul_(total.unsqueeze(2))
+        whole.view(-1).scatter_add_(0, cell.view(-1), gradient.reshape(-1))
+        return whole, None, None
+
+
+def softmax_columns(
+    logits: Tensor,  # (annotator, true class, given label)
+    annotator: Tensor,  # (annotation,)
+    label: Tensor,  # (annotation,)
+) -> Tensor:
+    """Return `log_columns` of the row softmax of logits.
+
+    Examples
+    --------
+    >>> softmax_columns(torch.zeros(1, 2, 2), torch.tensor([0]), torch.tensor([1])).exp().tolist()
+    [[0.5, 0.5]]
+    """
+    columns: Tensor = _SoftmaxColumns.apply(logits, annotator, label)  # type: ignore[no-untyped-call]
+    return columns
+
+
+class _CoupledCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_class_probs: Tensor, columns: Tensor, item: Tensor, weight: Tensor | None) -> Tensor:
+        joint = log_class_probs.index_select(0, item).add_(columns)
+        log_likelihood = torch.logsumexp(joint, dim=1)
+        posterior = joint.sub_(log_likelihood.unsqueeze(1)).exp_()
+        if weight is not None:
+            log_likelihood = log_likelihood * weight
+            posterior.mul_(weight.unsqueeze(1))
+        ctx.save_for_backward(posterior, item)
+        ctx.n_rows = len(log_class_probs)
+        return -log_likelihood.sum()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        posterior, item = ctx.saved_tensors
+        by_annotation = posterior * -gradient
+        by_item = posterior.new_zeros(ctx.n_rows, posterior.shape[1]).index_add_(0, item, by_annotation)
+        return by_item, by_annotation, None, None
 
 
 def coupled_cross_entropy(
@@ -41,10 +109,26 @@ def coupled_cross_entropy(
     >>> round(float(coupled_cross_entropy(sure, perfect, torch.tensor([0]))), 4)  # -log 0.9
     0.1054
     """
-    log_likelihood = torch.logsumexp(log_class_probs.index_select(0, item) + columns, dim=1)
-    if weight is not None:
-        log_likelihood = log_likelihood * weight
-    return -log_likelihood.sum()
+    loss: Tensor = _CoupledCrossEntropy.apply(log_class_probs, columns, item, weight)  # type: ignore[no-untyped-call]
+    return loss
+
+
+class _JointLogLikelihood(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, log_class_probs: Tensor, columns: Tensor, group: Tensor, exponent: Tensor | None) -> Tensor:
+        evidence = columns if exponent is None else columns * exponent
+        joint = log_class_probs.index_add(0, group, evidence)
+        log_likelihood = torch.logsumexp(joint, dim=1)
+        ctx.save_for_backward(joint.sub_(log_likelihood.unsqueeze(1)).exp_(), group, exponent)
+        return log_likelihood
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        posterior, group, exponent = ctx.saved_tensors
+        by_group = posterior * gradient.unsqueeze(1)
+        by_annotation = by_group.index_select(0, group)
+        return by_group, by_annotation if exponent is None else by_annotation.mul_(exponent), None, None
 
 
 def joint_log_likelihood(
@@ -56,16 +140,16 @@ def joint_log_likelihood(
     temper: float = 1.0,
 ) -> Tensor:
     """(group,) log Σ_k f_k Π_m C_m[k, label], tempered as `joint_cross_entropy` says; 0 without annotations."""
-    if weight is not None:
-        columns = columns * weight.unsqueeze(1)
-    if temper == 1.0:
-        log_joint = log_class_probs.index_add(0, group, columns)
-    else:
+    exponent = weight
+    if temper != 1.0:
         counted = torch.ones_like(columns[:, 0]) if weight is None else weight
-        total = torch.zeros_like(log_class_probs[:, 0]).index_add(0, group, counted)
-        discount = total.clamp_min(1.0).pow(temper - 1.0)
-        log_joint = log_class_probs.index_add(0, group, columns * discount.index_select(0, group).unsqueeze(1))
-    return torch.logsumexp(log_joint, dim=1)
+        total = counted.new_zeros(len(log_class_probs)).index_add_(0, group, counted)
+        discount = total.clamp_min_(1.0).pow_(temper - 1.0).index_select(0, group)
+        exponent = discount if weight is None else discount * weight
+    likelihood: Tensor = _JointLogLikelihood.apply(  # type: ignore[no-untyped-call]
+        log_class_probs, columns, group, None if exponent is None else exponent.unsqueeze(1)
+    )
+    return likelihood
 
 
 def joint_cross_entropy(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
@@ -48,6 +49,26 @@ class RowTable(nn.Module):
             leaf = self.values.detach().index_select(0, touched)
             self.pending = Pending(touched, leaf.requires_grad_(torch.is_grad_enabled()))
         return self.pending.leaf
+
+    def give(self, batch: Batch, gradient: Tensor) -> None:
+        """Leave the gradient of the working rows for `crowdprism.training.RowAdam`."""
+        if self.touched_only:
+            self.rows(batch).grad = gradient
+        else:
+            self.values.grad = gradient
+
+    def working(self) -> tuple[Tensor, Tensor] | None:
+        """Positions of the rows of the current step and their gradient; None where there is no gradient."""
+        if not self.touched_only:
+            return None if self.values.grad is None else (self.everything, self.values.grad)
+        if self.pending is None or self.pending.leaf.grad is None:
+            return None
+        return self.pending.touched, self.pending.leaf.grad
+
+    @cached_property
+    def everything(self) -> Tensor:
+        """Positions of all rows."""
+        return torch.arange(len(self.values), device=self.values.device)
 
     def touched(self, batch: Batch) -> Tensor:
         """Positions of the rows that a batch touches, each once: the batch's annotators."""

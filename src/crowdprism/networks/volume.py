@@ -24,15 +24,23 @@ class _LogVolume(torch.autograd.Function):
         factor, used = _factor(gram, jitter)
         ctx.save_for_backward(factor)
         ctx.share = used / gram.shape[-1]
-        return 2.0 * _diagonal(factor).log().sum(dim=-1)
+        return _value(factor)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None]:
         (factor,) = ctx.saved_tensors
-        inverse = torch.cholesky_inverse(factor)
-        diagonal = _diagonal(inverse)
-        diagonal.add_(ctx.share * diagonal.sum(dim=-1, keepdim=True))  # the jitter follows the trace
-        return grad_outputs[0][..., None, None] * inverse, None
+        return grad_outputs[0][..., None, None] * _slope(factor, ctx.share), None
+
+
+def _value(factor: Tensor) -> Tensor:
+    return 2.0 * _diagonal(factor).log().sum(dim=-1)
+
+
+def _slope(factor: Tensor, share: float) -> Tensor:
+    inverse = torch.cholesky_inverse(factor)
+    diagonal = _diagonal(inverse)
+    diagonal.add_(diagonal.sum(dim=-1, keepdim=True), alpha=share)  # the jitter follows the trace
+    return inverse
 
 
 def _diagonal(matrices: Tensor) -> Tensor:
@@ -72,6 +80,47 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     """
     volume: Tensor = _LogVolume.apply(gram.double(), jitter)  # type: ignore[no-untyped-call]
     return volume
+
+
+class _KnownGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, argument: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+        ctx.save_for_backward(gradient)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
+        (gradient,) = ctx.saved_tensors
+        return gradient * grad_outputs[0].to(gradient.dtype), None, None
+
+
+def known_gradient(argument: Tensor, value: Tensor, gradient: Tensor) -> Tensor:
+    """Return `value` as a function of `argument` with the given gradient."""
+    known: Tensor = _KnownGradient.apply(argument, value.detach(), gradient)  # type: ignore[no-untyped-call]
+    return known
+
+
+@torch.no_grad()
+def volume_and_slope(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> tuple[Tensor, Tensor]:
+    """Return `log_volume` of a float64 Gram and its gradient by the Gram."""
+    factor, used = _factor(gram, jitter)
+    return _value(factor), _slope(factor, used / gram.shape[-1])
+
+
+def prediction_volume(log_class_probs: Tensor) -> Tensor:
+    """Return log det Σ_n f_n f_nᵀ of a batch: `log_volume(prediction_gram(f))`, with the gradient written out.
+
+    Examples
+    --------
+    >>> even = torch.full((4, 2), 0.5).log()
+    >>> bool(prediction_volume(even) < prediction_volume(torch.eye(2).clamp_min(1e-9).log()))
+    True
+    """
+    with torch.no_grad():
+        class_probs = log_class_probs.double().exp_()
+        value, slope = volume_and_slope(class_probs.T @ class_probs)
+        gradient = torch.mm(class_probs, slope).mul_(class_probs).mul_(2.0).to(log_class_probs.dtype)
+    return known_gradient(log_class_probs, value, gradient)
 
 
 def reference_log_volume(gram: Tensor) -> tuple[Tensor, bool]:

@@ -95,7 +95,6 @@ def mixed(batch: Batch, alpha: float, rng: np.random.Generator) -> Batch:
         item=torch.cat([batch.item, mixes_into[batch.item]]),
         annotator=batch.annotator.repeat(2),
         label=batch.label.repeat(2),
-        place=batch.place.repeat(2),
         weight=torch.cat([share * weight, (1 - share) * weight]),
         evidence_weight=None if batch.weight is None else batch.weight.repeat(2),
         group=torch.cat([batch.item, n + batch.item]),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdprism.annotations import Annotations
+from crowdprism.networks import step_kernels
 from crowdprism.networks.batch import Batch
 
 IntArray = NDArray[np.int64]
@@ -80,6 +82,37 @@ class FlatAnnotations:
             total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
         return f"{total:08x}"
 
+    @cached_property
+    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """What the compiled loop reads, and its scratch."""
+        arrays = (self.start, self.annotator, self.label, np.full(self.n_annotators, -1))
+        start, annotator, label, seen = (torch.from_numpy(array) for array in arrays)
+        return start, annotator, label, seen
+
+    def compiled_batch(self, index: IntArray, features: Tensor) -> Batch:
+        """`batch` on the CPU, by one compiled loop."""
+        counts = self.start[index + 1] - self.start[index]
+        n = int(counts.sum())
+        start, all_annotators, all_labels, seen = self._tensors
+        chosen = torch.from_numpy(index)
+        rows, item, annotator, label, place, touched = step_kernels.gather(
+            start, all_annotators, all_labels, chosen, n=n, seen=seen
+        )
+        weight = None if self.weight is None else self.weight[rows.numpy()]
+        count = float(n if weight is None else weight.sum())
+        return Batch(
+            features=features,
+            index=chosen,
+            item=item,
+            annotator=annotator,
+            label=label,
+            weight=None if weight is None else torch.from_numpy(weight),
+            count=count if count > 0 else 1.0,
+            n_labelled=max(1, int(np.count_nonzero(counts))),
+            annotation=rows,
+            distinct=(touched, place),
+        )
+
     def batch(self, index: IntArray, features: Tensor) -> Batch:
         """Gather the annotations of the items at `index` as flat tensors on the device of `features`."""
         first = self.start[index]
@@ -88,7 +121,6 @@ class FlatAnnotations:
         rows = np.arange(ends[-1]) + np.repeat(first - (ends - counts), counts)
         item = np.repeat(np.arange(len(index)), counts)
         annotator = self.annotator[rows]
-        touched, place = np.unique(annotator, return_inverse=True)
         weight = None if self.weight is None else self.weight[rows]
         count = float(len(rows) if weight is None else weight.sum())
         device = features.device
@@ -106,8 +138,6 @@ class FlatAnnotations:
             weight=None if weight is None else on_device(weight),
             count=count if count > 0 else 1.0,  # a batch without annotations has a sum of 0 and a mean of 0
             n_labelled=max(1, int(np.count_nonzero(counts))),
-            touched=on_device(touched),
-            place=on_device(place),
             annotation=on_device(rows),
         )
 

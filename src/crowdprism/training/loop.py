@@ -39,6 +39,7 @@ from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at,
 from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device
 
 EVALUATION_BATCH = 1024
+COMPILED_FROM = 2000  # steps; compiling takes seconds once, loading what was compiled a tenth of one
 
 
 @dataclass
@@ -104,6 +105,7 @@ class Trainer:
         self._visited = np.arange(len(items)) if head.visited is None else head.visited
         self._n_batches = len(self._order(stream(0, "")))
         fresh = settings.fresh_network and settings.rounds > 1
+        self._compiled = head.compilable and self._worth_compiling()
         self._untrained = {name: value.clone() for name, value in network.state_dict().items()} if fresh else None
         self._make_optimizers()
 
@@ -113,13 +115,22 @@ class Trainer:
         shuffled = epoch_order(len(self._visited), s.batch_size, random, even=s.even_batches)
         return [self._visited[places] for places in shuffled[: s.max_batches]]
 
+    def _worth_compiling(self) -> bool:
+        """Whether compiled steps can be taken, and are enough to pay for loading them."""
+        s = self.settings
+        possible = s.optimizer != "radam" and s.precision == "float32" and s.clip_norm is None
+        possible &= self.device.type == "cpu" and not s.augmentation.mixup
+        return possible and s.epochs * self._n_batches >= COMPILED_FROM
+
     def _make_optimizers(self) -> None:
         s = self.settings
+        by_row = {table.values for table in self.head.tables if table.touched_only or self._compiled}
+        shared = [parameter for parameter in self.head.parameters() if parameter not in by_row]
         self.optimizer = make_optimizer(
             s.optimizer,
             [
                 (self.network.parameters(), s.learning_rate, s.weight_decay),
-                (self.head.parameters(), s.annotator_learning_rate, s.annotator_weight_decay),
+                (shared, s.annotator_learning_rate, s.annotator_weight_decay),
             ],
         )
         self.rows = RowAdam(
@@ -127,6 +138,7 @@ class Trainer:
             name=s.optimizer,
             learning_rate=s.annotator_learning_rate,
             weight_decay=s.annotator_weight_decay,
+            compiled=self._compiled,
         )
 
     # -- run ------------------------------------------------------------------------------------------------
@@ -196,8 +208,9 @@ class Trainer:
         sums: dict[str, float] = {}
         counted = 0.0
         loading = torch_stream(s.seed, "loading", s.member, epoch)
+        gather = self.annotations.compiled_batch if self._compiled else self.annotations.batch
         for place, features in enumerate(self.items.batches(order, loading)):
-            batch = self.annotations.batch(order[place], features)
+            batch = gather(order[place], features)
             if augment is not None:
                 batch = augment(batch)
             batch = self.head.transform(batch, random)
@@ -228,24 +241,32 @@ class Trainer:
         step, total = self._progress(epoch, place)
         with self._stream(lent), self._autocast():
             outputs = self._forward(batch.features)
-        log_probs = torch.log_softmax(outputs.float(), dim=-1)
-        data = self.head.loss(log_probs, batch) / self.head.count(batch)
-        factor = s.penalty_factor(step, total)
-        penalties = self.head.penalties(log_probs, batch) if factor else {}
-        loss = data
-        values = {"data": data.item()}
-        for name, term in penalties.items():
-            loss = loss + factor * term
-            values[name] = factor * term.item()
-        self._require_finite(values, epoch, place)
         if self.optimizer is not None:
             self.optimizer.zero_grad(set_to_none=True)
-        if loss.requires_grad:
-            loss.backward()  # type: ignore[no-untyped-call]
+        factor = s.penalty_factor(step, total)
+        if self._compiled:
+            values, gradient = self.head.compiled_step(outputs, batch, factor)
+            self._require_finite(values, epoch, place)
+            outputs.backward(gradient)  # type: ignore[no-untyped-call]
+        else:
+            values, loss = self._loss(outputs, batch, factor)
+            self._require_finite(values, epoch, place)
+            if loss.requires_grad:
+                loss.backward()  # type: ignore[no-untyped-call]
         self._update(schedule_at(s.schedule, step, total), hold=step < s.hold_annotators * total)
         self.head.after_step(batch)
         self.head.forget()
         return values
+
+    def _loss(self, outputs: Tensor, batch: Batch, factor: float) -> tuple[dict[str, float], Tensor]:
+        """Return the mean data loss and each penalty, and what is to be differentiated."""
+        log_probs = torch.log_softmax(outputs.float(), dim=-1)
+        loss = self.head.loss(log_probs, batch) / self.head.count(batch)
+        values = {"data": loss.item()}
+        for name, term in (self.head.penalties(log_probs, batch) if factor else {}).items():
+            loss = loss + factor * term
+            values[name] = factor * term.item()
+        return values, loss
 
     def _update(self, schedule: tuple[float, float | None], *, hold: bool) -> None:
         if hold:

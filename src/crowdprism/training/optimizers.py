@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdprism.errors import InvalidParameterError
+from crowdprism.networks import step_kernels
 from crowdprism.networks.row_table import RowTable
 
 OptimizerName = Literal["adam", "adamw", "radam"]
@@ -99,13 +100,22 @@ class RowAdam:
     corrections. Rows that are not touched keep value, moments and clock: they neither coast on old momentum nor
     forget. So the result equals `torch.optim.Adam` on each annotator's own sequence of gradients, and equals it on
     the whole table where every row is touched at every step. Deterministic; cost follows the touched rows.
+
+    With `compiled`, tables that are updated whole are taken too, and compiled loops do the arithmetic (not RAdam's).
     """
 
     def __init__(
-        self, tables: Sequence[RowTable], *, name: str = "adam", learning_rate: float, weight_decay: float = 0.0
+        self,
+        tables: Sequence[RowTable],
+        *,
+        name: str = "adam",
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        compiled: bool = False,
     ) -> None:
-        self.tables = [table for table in tables if table.touched_only]
+        self.tables = [table for table in tables if table.touched_only or compiled]
         self.name = name
+        self.compiled = compiled
         self.param_groups: list[dict[str, Any]] = [
             {"lr": learning_rate, "base_lr": learning_rate, "betas": BETAS, "weight_decay": weight_decay}
         ]
@@ -117,20 +127,33 @@ class RowAdam:
 
     def gradients(self) -> list[Tensor]:
         """Gradients of the rows of the current step, for norm clipping."""
-        return [
-            table.pending.leaf.grad
-            for table in self.tables
-            if table.pending is not None and table.pending.leaf.grad is not None
-        ]
+        return [working[1] for table in self.tables if (working := table.working()) is not None]
 
     @torch.no_grad()
     def step(self) -> None:
         """Update the touched rows of every table and write them back."""
         group = self.param_groups[0]
         for table, mean, square, clock in zip(self.tables, self.mean, self.square, self.clock, strict=True):
-            if table.pending is None or table.pending.leaf.grad is None:
+            working = table.working()
+            if working is None:
                 continue
-            touched, gradient = table.pending.touched, table.pending.leaf.grad
+            touched, gradient = working
+            if self.compiled:
+                step_kernels.adam_rows(
+                    table.values,
+                    mean,
+                    square,
+                    clock,
+                    touched,
+                    gradient,
+                    rate=group["lr"],
+                    betas=group["betas"],
+                    epsilon=EPSILON,
+                    weight_decay=group["weight_decay"],
+                    decoupled=self.name == "adamw",
+                )
+                continue
+            assert table.pending is not None
             clock.index_add_(0, touched, torch.ones_like(touched, dtype=torch.int32))
             steps = clock.index_select(0, touched).view(-1, *[1] * (gradient.ndim - 1))
             value = table.pending.leaf.detach().clone()  # the leaf keeps the rows as they were
