@@ -176,7 +176,7 @@ def test_compare_ranks_and_recommends(here: Path, run) -> None:
 def test_compare_takes_features(here: Path, run) -> None:
     words = ("compare", "labels.csv", "-x", "features.csv", "-m", "majority-vote,geocrowdnet", "--epochs", 5, "--json")
     record = json.loads(run(*words, "--seeds", 1)[1])
-    assert all(row["held-out log-likelihood"] is not None for row in record["methods"])
+    assert all(row["log_likelihood"] is not None for row in record["methods"])
 
 
 def test_compare_shows_what_was_measured_when_interrupted(here: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:

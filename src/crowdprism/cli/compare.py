@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from crowdprism.comparison import Comparison
 
 N_SEEDS = 3
+HEADINGS = {  # short enough for a terminal of 80 columns
+    "method": "method",
+    "accuracy": "accuracy\non gold",
+    "log_likelihood": "held-out\nlog-lik.",
+    "held_out_agreement": "held-out\nagreement",
+    "agreement_with_others": "like\nothers",
+    "stability": "stable",
+    "seconds": "seconds",
+}
 
 
 def compare(
@@ -113,21 +122,25 @@ def every_name(*, with_classifiers: bool) -> list[str]:
 
 def tell(outcome: Comparison, annotations: Annotations, page: Path | None, *, as_json: bool) -> None:
     """Print the ranked table and the recommendation, and write the page where one was asked for."""
+    from dataclasses import asdict
+
     from crowdprism.cli.screen import console, remark, say_interrupted, show_json, show_table
 
-    records = outcome.to_records()
     if as_json:
         show_json(
             {
                 "recommended": outcome.recommended,
                 "reason": outcome.reason,
                 "interrupted": outcome.interrupted,
-                "methods": records,
+                "methods": [asdict(row) for row in outcome.rows],
             }
         )
-    elif records:
-        shown = [{name: value for name, value in record.items() if name != "remark"} for record in records]
-        show_table("Methods in order of merit", tuple(shown[0]), [tuple(record.values()) for record in shown])
+    elif outcome.rows:
+        show_table(
+            "Methods in order of merit",
+            [HEADINGS[name] for name in outcome.columns],
+            [[getattr(row, name) for name in outcome.columns] for row in outcome.rows],
+        )
         for row in outcome.rows:
             if row.failed:
                 console().print(f"{row.method} failed: {row.failed}", markup=False)

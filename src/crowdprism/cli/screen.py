@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.console import Console
 
+LEAST_NAME_WIDTH = 18  # names up to this length are never cut
 _quiet = False
 _interruption_told = False
 _said: list[str] = []  # for the log of a run, whether shown or not
@@ -84,7 +85,10 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     table = Table(title=Text(title, style="bold") if title else None, box=box.SIMPLE_HEAD, title_justify="left")
     for place, column in enumerate(columns):
         numeric = bool(listed) and all(isinstance(row[place], (int, float)) or row[place] is None for row in listed)
-        table.add_column(column, justify="right" if numeric else "left")
+        longest = max((len(shown(row[place])) for row in listed), default=0)
+        table.add_column(
+            column, justify="right" if numeric else "left", min_width=min(longest, LEAST_NAME_WIDTH) or None
+        )
     for row in listed:
         table.add_row(*(Text(shown(cell)) for cell in row))
     console().print(table)

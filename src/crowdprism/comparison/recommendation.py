@@ -55,8 +55,8 @@ def recommend(
     if not scored:
         best = measured[0]
         return best.method, (
-            f"Take {best.method}: its labels agree with the most held-out annotations ({best.held_out_agreement:.1%}). None "
-            "of the methods measured has a likelihood, so this is weak evidence."
+            f"Take {best.method}: its labels agree with the most held-out annotations "
+            f"({best.held_out_agreement:.1%}). None of the methods measured has a likelihood, so this is weak evidence."
         )
     best = scored[0]
     alike = [row for row in scored if row is best or indistinguishable(scores[best.method], scores[row.method])]

@@ -39,6 +39,7 @@ N_CERTAINTY_BINS = 20
 LEAST_GOLD = 20  # with fewer gold labels a reliability curve is noise
 MOST_PAIR_NAMES = 20
 LEAST_SHARED = 5
+NOT_OF_THE_FIT = ("checkpoint", "resume", "callbacks", "n_workers")  # they change where and how, not what is learned
 MOST_EXAMINED_CLASSES = 20  # the geometry of more classes takes tens of seconds
 
 
@@ -272,7 +273,8 @@ def shown_cell(value: Any) -> str:
 
 def appendix(result: FitResult, command: str) -> Appendix:
     """What is needed to repeat the fit."""
-    given = ", ".join(f"{name}={value!r}" for name, value in result.parameters.items())
+    said = {name: value for name, value in result.parameters.items() if name not in NOT_OF_THE_FIT}
+    given = ", ".join(f"{name}={value!r}" for name, value in said.items())
     aggregates = "X" not in result.parameters and not any(name in result.parameters for name in ("network", "epochs"))
     maker = "make_aggregator" if aggregates else "make_classifier"
     call = f'cp.{maker}("{result.method}"{", " + given if given else ""})'
