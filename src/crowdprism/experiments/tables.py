@@ -228,12 +228,7 @@ def provenance(result: TableResult) -> str:
     """Machine, versions and seeds in a few sentences."""
     versions = installed_versions()
     told = ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
-    fits = [row for found in result.cells.values() for row in found.rows]
-    seconds = sum(row["seconds"] for row in fits)
-    return (
-        f"{processor()}, one thread per fit; {told}. Seeds {', '.join(map(str, result.plan.budget.seeds))}. "
-        f"The chosen fits took {seconds / 60:.0f} minutes of one core in all, on a machine that did other work too."
-    )
+    return f"{processor()}, one thread per fit; {told}. Seeds {', '.join(map(str, result.plan.budget.seeds))}."
 
 
 def processor() -> str:
