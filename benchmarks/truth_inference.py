@@ -595,8 +595,8 @@ def write_page(figures: dict[str, Any]) -> None:
             "theirs).",
             "Where crowd-kit follows another rule, or makes a mistake, `benchmarks/peer_rules.py` takes that rule into",
             "our own steps, and the column `under its rule` counts again: where the two then agree, the rule is what",
-            "set them apart. The second table has every difference under the same settings and rules, in points. Ties in",
-            "crowd-kit's probabilities are split as in ours. A fit of crowd-kit may take "
+            "set them apart. The second table has every difference under the same settings and rules, in points. Ties",
+            "in crowd-kit's probabilities are split as in ours. A fit of crowd-kit may take "
             f"{figures['peer_seconds_allowed']} s of the processor",
             f"and {PEER_BYTES // 1024**3} GiB.",
             "",

@@ -75,6 +75,16 @@ def test_code_that_calls_python_is_left_to_numba(monkeypatch: pytest.MonkeyPatch
 
 
 @LINUX
+def test_an_older_llvmlite_leaves_the_code_to_numba(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lacks(*given: object) -> None:
+        raise AttributeError("no JITLibraryBuilder")
+
+    kernels.KERNELS.load()
+    monkeypatch.setattr(machine_code, "link", lacks)
+    np.testing.assert_array_equal(counted(Kernels(kernels.KERNELS.module, COUNT)), counted(kernels.KERNELS))
+
+
+@LINUX
 def test_another_signature_or_processor_needs_other_code(monkeypatch: pytest.MonkeyPatch) -> None:
     here = Kernels(kernels.KERNELS.module, COUNT)._path()
     assert Kernels(kernels.KERNELS.module, {"count": COUNT["count"].replace("i8", "i4")})._path() != here

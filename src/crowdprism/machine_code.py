@@ -92,13 +92,15 @@ class Kernels:
     def _find(self) -> Loaded:
         if sys.platform != "linux":
             return functions_of_numba(self.module, self.signatures)
-        path = self._path()
+        try:
+            return self._linked(self._path())
+        except (NotAloneError, AttributeError, RuntimeError):  # the latter two: an llvmlite without these passes
+            return functions_of_numba(self.module, self.signatures)
+
+    def _linked(self, path: Path) -> Loaded:
         code = stored(path)
         if code is None:
-            try:
-                code = object_code(self.module, self.signatures)
-            except NotAloneError:
-                return functions_of_numba(self.module, self.signatures)
+            code = object_code(self.module, self.signatures)
             store(path, code)
         return link(code, self.signatures)
 
