@@ -38,6 +38,7 @@ BATCH, LABELS, N_ITEMS = 128, 3, 4096
 LIMITS = {5: 1.05, 59: 1.05, 500: 1.05, 2571: 1.10, 10_000: 1.10, 100_000: 1.10}
 LIMIT_W, LIMIT_MANY_CLASSES = 1.25, 2.0
 LARGEST_DENSE = 10_000
+MOST_ROUNDS, WARM = 300, 5  # the first rounds warm caches and are not counted
 CPU = torch.device("cpu")
 
 
@@ -65,6 +66,12 @@ def make_data(n_annotators: int, n_classes: int) -> tuple[torch.Tensor, torch.Te
         item, annotator, label, classes=range(n_classes), annotator_names=range(n_annotators), item_names=range(N_ITEMS)
     )
     return images, torch.from_numpy(truth), annotations
+
+
+def batches() -> list[np.ndarray]:
+    """Items of each round, the same for every variant."""
+    random = np.random.default_rng(1)
+    return [random.permutation(N_ITEMS)[:BATCH] for _ in range(MOST_ROUNDS + WARM)]
 
 
 def lenet(n_classes: int) -> nn.Module:
@@ -106,10 +113,12 @@ def our_step(
     trainer.network.train()
     head.start_epoch(0)
     lent = torch.Generator()
+    order = batches()
+    gathered = zip(trainer._gathered(order), items.batches(order), strict=True)
 
     def step(index: np.ndarray) -> None:
-        batch = flat.compiled_batch(index, next(iter(items.batches([index]))))
-        trainer._step(batch, 0, 0, lent)
+        gather, features = next(gathered)
+        trainer._step(gather(features), 0, 0, lent)
 
     return step
 
@@ -136,15 +145,13 @@ def dense_step(images: torch.Tensor, annotations: Annotations) -> Callable[[np.n
 
 def interleaved(steps: dict[str, Callable[[np.ndarray], None]], rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Take turns: in each round every variant takes one step on the same batch, in an order that rotates."""
-    random = np.random.default_rng(1)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     names = list(steps)
-    for turn in range(rounds + 5):
-        index = random.permutation(N_ITEMS)[:BATCH]
+    for turn, index in enumerate(batches()[: rounds + WARM]):
         for name in names[turn % len(names) :] + names[: turn % len(names)]:
             begun, begun_processor = time.perf_counter(), time.process_time()
             steps[name](index)
-            if turn >= 5:  # the first rounds warm caches
+            if turn >= WARM:
                 times[name].append((time.perf_counter() - begun, time.process_time() - begun_processor))
     return times
 
@@ -189,8 +196,8 @@ def peak_memory() -> dict[str, float]:
         images, _, annotations = make_data(n_annotators, 10)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         step = our_step(images, annotations, regularizer="F")
-        for _ in range(3):
-            step(np.arange(BATCH))
+        for index in batches()[:3]:
+            step(index)
         found[f"added_mb_{n_annotators}"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
         found[f"items_x_annotators_mb_{n_annotators}"] = N_ITEMS * n_annotators * 4 / 2**20
         found[f"annotator_state_mb_{n_annotators}"] = 3 * n_annotators * 100 * 4 / 2**20

@@ -28,7 +28,7 @@ KERNELS = Kernels(
         "scale_rows": "f4 f4 n n n",
         "subtract_columns": "f4 i8 i8 f4 n n",
         "add_pull": "f4 f4 f4 f8 n n n",
-        "gather": "i8 i8 i8 i8 n i8 i8 i8 i8 i8 i8 i8 i8",
+        "gather": "i8 i8 i8 i8 i8 n i8 i8 i8 i8 i8 i8 i8 i8",
         "adam_rows": "f4 f4 f4 i4 i8 f4 f8 n n n n",
     },
 )
@@ -104,15 +104,13 @@ def crowd_step(
     n, rows = len(label), len(confusions)
     outputs = outputs.detach().contiguous()
     by_label, sums, by_output = torch.empty(n, n_classes), torch.empty(rows, n_classes), torch.empty_like(outputs)
-    wide = torch.empty(4, n_rows, n_classes, dtype=torch.float64)
-    square = torch.empty(2, n_classes, n_classes, dtype=torch.float64)
-    values = torch.empty(2, dtype=torch.float64)
+    scratch, settings, values = _scratch(n_rows, n_classes)
     for jitter in (RELATIVE_JITTER, FALLBACK_JITTER):
-        numbers = [1.0 / count, 1.0 if temper is None else temper, volume, jitter, LEAST_JITTER]
+        settings.numpy()[:] = (1.0 / count, 1.0 if temper is None else temper, volume, jitter, LEAST_JITTER)
         run(
             "step", outputs, confusions, place, label, item, NO_WEIGHT if weight is None else weight,
             n, n_rows, rows, n_classes, weight is not None, temper is not None, volume != 0.0,
-            torch.tensor(numbers, dtype=torch.float64), *wide, *square, by_label, sums, by_output, values,
+            settings, *scratch, by_label, sums, by_output, values,
         )  # fmt: skip
         loss, log_volume = values.tolist()
         if not math.isnan(log_volume):
@@ -120,6 +118,14 @@ def crowd_step(
     over_rows("scale_rows", confusions, sums, n_classes, n_rows=rows, size=confusions.numel())
     run("subtract_columns", confusions, place, label, by_label, n, n_classes)
     return CrowdStep(loss / count, log_volume, by_output, confusions)
+
+
+@lru_cache(maxsize=4)
+def _scratch(n_rows: int, n_classes: int) -> tuple[tuple[Tensor, ...], Tensor, Tensor]:
+    """Working memory of `step`, used again by every step of the same shape; one thread trains at a time."""
+    wide = torch.empty(4, n_rows, n_classes, dtype=torch.float64).unbind()
+    square = torch.empty(2, n_classes, n_classes, dtype=torch.float64).unbind()
+    return (*wide, *square), torch.empty(5, dtype=torch.float64), torch.empty(2, dtype=torch.float64)
 
 
 def add_pull(gradient: Tensor, confusions: Tensor, pull: Tensor, strength: float) -> None:
@@ -136,35 +142,35 @@ def adam_rows(
     clock: Tensor,  # (n_rows,)
     touched: Tensor,  # (rows,)
     gradient: Tensor,  # (rows, ...)
+    settings: Tensor,  # rate, two betas, epsilon, weight decay
     *,
-    rate: float,
-    betas: tuple[float, float],
-    epsilon: float,
-    weight_decay: float,
     decoupled: bool,
 ) -> None:
     """One Adam step (AdamW where the decay is decoupled) of the touched rows, each by its own clock."""
-    settings = torch.tensor([rate, *betas, epsilon, weight_decay], dtype=torch.float64)
-    tables = (values.detach(), mean, square, clock, touched, gradient.contiguous())
-    width, rows = gradient[0].numel(), len(gradient)
-    over_rows("adam_rows", *tables, settings, width, decoupled, n_rows=rows, size=gradient.numel())
+    gradient = gradient.contiguous()
+    rows, size = len(gradient), gradient.numel()
+    width = size // max(rows, 1)
+    over_rows(
+        "adam_rows", values, mean, square, clock, touched, gradient, settings, width, decoupled, n_rows=rows, size=size
+    )
 
 
 def gather(
     start: Tensor,  # (n_items + 1,)
     annotator: Tensor,  # (n_annotations,)
     label: Tensor,  # (n_annotations,)
-    index: Tensor,  # (batch,)
+    index: Tensor,  # (items of all batches,)
+    cuts: Tensor,  # (batch + 1,) where each batch begins in `index`
     *,
     n: int,
     seen: Tensor,  # (n_annotators,) of -1
-) -> tuple[Tensor, ...]:
-    """Return, for the `n` annotations of the items at `index`: position, batch row, annotator, label, place; touched.
+) -> tuple[Tensor, Tensor]:
+    """Gather the `n` annotations of the items at `index`, batch by batch.
 
-    `touched` are the distinct annotators as they appear, `place` is where each annotation's annotator stands there.
+    Returns (6, n) position, row of the batch, annotator, label, place and touched, and for each batch the number of
+    distinct annotators, which `touched` begins with: `place` is where each annotation's annotator stands among them.
     """
     found = torch.empty(6, n, dtype=torch.int64)
-    n_touched = torch.zeros(1, dtype=torch.int64)
-    run("gather", start, annotator, label, index, len(index), *found, seen, n_touched)
-    *parts, touched = found.unbind()
-    return *parts, touched[: n_touched.item()]
+    n_touched = torch.empty(len(cuts) - 1, dtype=torch.int64)
+    run("gather", start, annotator, label, index, cuts, len(cuts) - 1, *found, n_touched, seen)
+    return found, n_touched

@@ -245,28 +245,33 @@ def adam_rows(values, mean, square, clock, touched, gradient, settings, width, d
             values[here + c] = value - step * m / (np.sqrt(s) * root + small)
 
 
-def gather(start, annotator, label, index, n_rows, row, item, gathered, labels, place, touched, seen, n_touched):
-    """The annotations of the items at `index`, one after the other, and the distinct annotators as they appear.
+def gather(
+    start, annotator, label, index, cuts, n_batches, row, item, gathered, labels, place, touched, n_touched, seen
+):
+    """The annotations of the items at `index`, batch by batch, and each batch's distinct annotators as they appear.
 
-    `seen` has a place for each annotator, -1 before and after.
+    `cuts` are where batches begin in `index`; `n_touched` counts the distinct annotators of each, which stand in
+    `touched` where the batch's annotations stand elsewhere. `seen` has a place for each annotator, -1 before and after.
     """
     at = np.uint64(0)
     one = np.uint64(1)
-    distinct = np.uint64(0)
-    for j in range(np.uint64(n_rows)):
-        chosen = np.uint64(index[j])
-        for a in range(np.uint64(start[chosen]), np.uint64(start[chosen + one])):
-            who = np.uint64(annotator[a])
-            if seen[who] < 0:
-                seen[who] = distinct
-                touched[distinct] = who
-                distinct += one
-            row[at] = a
-            item[at] = j
-            gathered[at] = who
-            labels[at] = label[a]
-            place[at] = seen[who]
-            at += one
-    for j in range(distinct):
-        seen[np.uint64(touched[j])] = -1
-    n_touched[0] = distinct
+    for b in range(np.uint64(n_batches)):
+        begin, first = np.uint64(cuts[b]), at
+        distinct = np.uint64(0)
+        for j in range(begin, np.uint64(cuts[b + one])):
+            chosen = np.uint64(index[j])
+            for a in range(np.uint64(start[chosen]), np.uint64(start[chosen + one])):
+                who = np.uint64(annotator[a])
+                if seen[who] < 0:
+                    seen[who] = distinct
+                    touched[first + distinct] = who
+                    distinct += one
+                row[at] = a
+                item[at] = j - begin
+                gathered[at] = who
+                labels[at] = label[a]
+                place[at] = seen[who]
+                at += one
+        for j in range(distinct):
+            seen[np.uint64(touched[first + j])] = -1
+        n_touched[b] = distinct

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -16,6 +17,7 @@ from crowdprism.networks import step_kernels
 from crowdprism.networks.batch import Batch
 
 IntArray = NDArray[np.int64]
+GATHERED_BATCHES = 64  # batches whose annotations are gathered by one call
 
 
 @dataclass(frozen=True)
@@ -89,29 +91,29 @@ class FlatAnnotations:
         start, annotator, label, seen = (torch.from_numpy(array) for array in arrays)
         return start, annotator, label, seen
 
-    def compiled_batch(self, index: IntArray, features: Tensor) -> Batch:
-        """`batch` on the CPU, by one compiled loop."""
+    def compiled_batches(self, order: Sequence[IntArray]) -> Iterator[Callable[[Tensor], Batch]]:
+        """What `batch` does, on the CPU, for many batches at once; each item of the result takes its features."""
+        for first in range(0, len(order), GATHERED_BATCHES):
+            yield from self._gathered(order[first : first + GATHERED_BATCHES])
+
+    def _gathered(self, order: Sequence[IntArray]) -> Iterator[Callable[[Tensor], Batch]]:
+        index = np.concatenate(order)
+        cuts = np.cumsum([0, *map(len, order)])
         counts = self.start[index + 1] - self.start[index]
-        n = int(counts.sum())
-        start, all_annotators, all_labels, seen = self._tensors
-        chosen = torch.from_numpy(index)
-        rows, item, annotator, label, place, touched = step_kernels.gather(
-            start, all_annotators, all_labels, chosen, n=n, seen=seen
+        ends = np.concatenate([[0], np.cumsum(counts)])[cuts].tolist()
+        labelled = np.add.reduceat(counts > 0, cuts[:-1], dtype=np.int64).tolist()
+        start, annotator, label, seen = self._tensors
+        whole = torch.from_numpy(index)
+        found, n_touched = step_kernels.gather(
+            start, annotator, label, whole, torch.from_numpy(cuts), n=ends[-1], seen=seen
         )
-        weight = None if self.weight is None else self.weight[rows.numpy()]
-        count = float(n if weight is None else weight.sum())
-        return Batch(
-            features=features,
-            index=chosen,
-            item=item,
-            annotator=annotator,
-            label=label,
-            weight=None if weight is None else torch.from_numpy(weight),
-            count=count if count > 0 else 1.0,
-            n_labelled=max(1, int(np.count_nonzero(counts))),
-            annotation=rows,
-            distinct=(touched, place),
-        )
+        weights = None if self.weight is None else torch.from_numpy(self.weight[found[0].numpy()])
+        for place, (size, distinct) in enumerate(zip(map(len, order), n_touched.tolist(), strict=True)):
+            begin, end = ends[place], ends[place + 1]
+            part = found.narrow(1, begin, end - begin).unbind()
+            weight = None if weights is None else weights[begin:end]
+            chosen = whole.narrow(0, int(cuts[place]), size)
+            yield partial(_batch, part, weight, chosen, labelled[place], distinct)
 
     def batch(self, index: IntArray, features: Tensor) -> Batch:
         """Gather the annotations of the items at `index` as flat tensors on the device of `features`."""
@@ -157,3 +159,22 @@ def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even
     if cuts and n_items - cuts[-1] == 1:
         cuts.pop()
     return np.split(order, cuts)
+
+
+def _batch(
+    part: tuple[Tensor, ...], weight: Tensor | None, index: Tensor, n_labelled: int, distinct: int, features: Tensor
+) -> Batch:
+    annotation, item, annotator, label, place, touched = part
+    count = float(len(label) if weight is None else weight.sum())
+    return Batch(
+        features=features,
+        index=index,
+        item=item,
+        annotator=annotator,
+        label=label,
+        weight=weight,
+        count=count if count > 0 else 1.0,
+        n_labelled=max(1, n_labelled),
+        annotation=annotation,
+        distinct=(touched[:distinct], place),
+    )

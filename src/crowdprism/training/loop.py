@@ -5,10 +5,12 @@ The ladder is `Trainer.run` -> `_epoch` -> `_step`. What a method is lives in it
 
 from __future__ import annotations
 
+import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -208,9 +210,9 @@ class Trainer:
         sums: dict[str, float] = {}
         counted = 0.0
         loading = torch_stream(s.seed, "loading", s.member, epoch)
-        gather = self.annotations.compiled_batch if self._compiled else self.annotations.batch
+        gathered = self._gathered(order)
         for place, features in enumerate(self.items.batches(order, loading)):
-            batch = gather(order[place], features)
+            batch = next(gathered)(features)
             if augment is not None:
                 batch = augment(batch)
             batch = self.head.transform(batch, random)
@@ -223,6 +225,12 @@ class Trainer:
         means = {name: value / (counted if name == "data" else len(order)) for name, value in sums.items()}
         means["total"] = sum(means.values())
         return means
+
+    def _gathered(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Callable[[Tensor], Batch]]:
+        """For each batch a function from its features to the batch."""
+        if self._compiled:
+            return self.annotations.compiled_batches(order)
+        return (partial(self.annotations.batch, index) for index in order)
 
     def _start_round(self) -> None:
         """Forget the optimisers' state and, where asked for, what the network learned."""
@@ -298,7 +306,7 @@ class Trainer:
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _require_finite(self, values: dict[str, float], epoch: int, place: int) -> None:
-        if all(np.isfinite(value) for value in values.values()):
+        if all(map(math.isfinite, values.values())):
             return
         told = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
         stays = (

@@ -116,6 +116,7 @@ class RowAdam:
         self.tables = [table for table in tables if table.touched_only or compiled]
         self.name = name
         self.compiled = compiled
+        self._settings = torch.empty(5, dtype=torch.float64)
         self.param_groups: list[dict[str, Any]] = [
             {"lr": learning_rate, "base_lr": learning_rate, "betas": BETAS, "weight_decay": weight_decay}
         ]
@@ -139,19 +140,9 @@ class RowAdam:
                 continue
             touched, gradient = working
             if self.compiled:
-                step_kernels.adam_rows(
-                    table.values,
-                    mean,
-                    square,
-                    clock,
-                    touched,
-                    gradient,
-                    rate=group["lr"],
-                    betas=group["betas"],
-                    epsilon=EPSILON,
-                    weight_decay=group["weight_decay"],
-                    decoupled=self.name == "adamw",
-                )
+                self._settings.numpy()[:] = (group["lr"], *group["betas"], EPSILON, group["weight_decay"])
+                tables = (table.values.detach(), mean, square, clock)
+                step_kernels.adam_rows(*tables, touched, gradient, self._settings, decoupled=self.name == "adamw")
                 continue
             assert table.pending is not None
             clock.index_add_(0, touched, torch.ones_like(touched, dtype=torch.int32))
