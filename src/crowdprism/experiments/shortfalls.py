@@ -69,5 +69,8 @@ def time_parts(result: TableResult) -> list[str]:
     if not lines:
         return []
     head = [f"| method | {' | '.join(cell.title for cell in cells)} |", "|---" * (1 + len(cells)) + "|"]
-    told = "Wall time of one fit on one thread, median over trials, while the machine did other work too."
+    told = (
+        "Processor seconds of one fit on one thread, median over trials. Rows that were stored before this was so hold "
+        "seconds on the clock, of a machine that did other work too."
+    )
     return ["## Seconds per fit", told, "\n".join([*head, *lines])]
