@@ -39,7 +39,10 @@ experiments: .venv/.test  ## the long studies behind docs/results; published tab
 	$(BIN)/python benchmarks/run_all.py --studies
 
 experiments-human: .venv/.test  ## every classifier on LabelMe and Music (CROWDPRISM_DATA), resumable; docs/results/human.md
-	$(ONE_THREAD) $(BIN)/python benchmarks/human_labels.py
+	for study in human-last human-defaults human-clean; do \
+		$(ONE_THREAD) $(BIN)/crowdprism reproduce $$study --budget cpu --processes 2 \
+			--rows benchmarks/results/experiments/human.jsonl --output docs/results || exit 1; \
+	done
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("crowdprism needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
