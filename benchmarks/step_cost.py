@@ -144,11 +144,12 @@ def dense_step(images: torch.Tensor, annotations: Annotations) -> Callable[[np.n
 
 
 def interleaved(steps: dict[str, Callable[[np.ndarray], None]], rounds: int) -> dict[str, list[tuple[float, float]]]:
-    """Take turns: in each round every variant takes one step on the same batch, in an order that rotates."""
+    """Take turns: in each round every variant takes one step on the same batch, in an order drawn anew."""
+    random = np.random.default_rng(2)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
     names = list(steps)
     for turn, index in enumerate(batches()[: rounds + WARM]):
-        for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        for name in random.permutation(names):
             begun, begun_processor = time.perf_counter(), time.process_time()
             steps[name](index)
             if turn >= WARM:

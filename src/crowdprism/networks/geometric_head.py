@@ -25,7 +25,7 @@ from crowdprism.networks.volume import (
 Loss = Literal["ccem", "joint"]
 Regularizer = Literal["F", "W"]
 HEAVY_GRAM = 2**24  # multiplications from which on the touched rows' share of the Gram is not renewed at each step
-RENEW_EVERY = 8  # steps between renewals of such a Gram
+RENEW_EVERY = 32  # steps between renewals of such a Gram
 
 
 class GeometricHead(CrowdHead):

@@ -24,7 +24,7 @@ THREADED_FROM = 2**19  # numbers in the rows of a step, from which on threads sh
 KERNELS = Kernels(
     "crowdprism.networks.step_sources",
     {
-        "step": "f4 f4 i8 i8 i8 f4 n n n n n n n f8 f8 f8 f8 f8 f8 f8 f4 f4 f4 f8",
+        "step": "f4 f4 i8 i8 i8 f4 n n n n n n n n f8 f8 f8 f8 f8 f8 f8 f4 f4 f4 f8",
         "scale_rows": "f4 f4 n n n",
         "subtract_columns": "f4 i8 i8 f4 n n",
         "add_pull": "f4 f4 f4 f8 n n n",
@@ -56,12 +56,17 @@ def run(name: str, *arguments: Tensor | int) -> None:
     KERNELS.run(name, *ready)
 
 
+def in_threads(size: int) -> bool:
+    """Whether threads should share rows of so many numbers."""
+    return size >= THREADED_FROM and torch.get_num_threads() > 1
+
+
 def over_rows(name: str, *arguments: Any, n_rows: int, size: int) -> None:
     """Run a kernel whose last arguments are the first row and the row to stop before, in threads where it pays."""
-    threads = torch.get_num_threads()
-    if threads == 1 or size < THREADED_FROM:
+    if not in_threads(size):
         run(name, *arguments, 0, n_rows)
         return
+    threads = torch.get_num_threads()
     cuts = np.linspace(0, n_rows, threads + 1).astype(int).tolist()
     list(_pool(threads).map(lambda first, last: run(name, *arguments, first, last), cuts[:-1], cuts[1:]))
 
@@ -104,19 +109,21 @@ def crowd_step(
     n, rows = len(label), len(confusions)
     outputs = outputs.detach().contiguous()
     by_label, sums, by_output = torch.empty(n, n_classes), torch.empty(rows, n_classes), torch.empty_like(outputs)
+    shared = in_threads(confusions.numel())
     scratch, settings, values = _scratch(n_rows, n_classes)
     for jitter in (RELATIVE_JITTER, FALLBACK_JITTER):
         settings.numpy()[:] = (1.0 / count, 1.0 if temper is None else temper, volume, jitter, LEAST_JITTER)
         run(
             "step", outputs, confusions, place, label, item, NO_WEIGHT if weight is None else weight,
-            n, n_rows, rows, n_classes, weight is not None, temper is not None, volume != 0.0,
+            n, n_rows, rows, n_classes, weight is not None, temper is not None, volume != 0.0, not shared,
             settings, *scratch, by_label, sums, by_output, values,
         )  # fmt: skip
         loss, log_volume = values.tolist()
         if not math.isnan(log_volume):
             break
-    over_rows("scale_rows", confusions, sums, n_classes, n_rows=rows, size=confusions.numel())
-    run("subtract_columns", confusions, place, label, by_label, n, n_classes)
+    if shared:
+        over_rows("scale_rows", confusions, sums, n_classes, n_rows=rows, size=confusions.numel())
+        run("subtract_columns", confusions, place, label, by_label, n, n_classes)
     return CrowdStep(loss / count, log_volume, by_output, confusions)
 
 

@@ -93,12 +93,31 @@ def _joint(
     return total
 
 
+@njit
+def _scale_rows(confusions, sums, k, first, last):
+    """Confusion rows times their factors, in place, from row `first` to before `last`."""
+    for j in range(first * k, last * k):
+        by = sums[j]
+        for c in range(k):
+            confusions[j * k + c] *= by
+
+
+@njit
+def _subtract_columns(gradient, place, label, by_label, n, k):
+    """Subtract what each annotation has for each true class from its column."""
+    for a in range(n):
+        cell = np.uint64(place[a]) * k * k + np.uint64(label[a])
+        for c in range(k):
+            gradient[cell + c * k] -= by_label[a * k + c]
+
+
 def step(
-    outputs, confusions, place, label, item, weight, n, n_rows, rows, k, weighted, joint, with_volume, settings,
+    outputs, confusions, place, label, item, weight, n, n_rows, rows, k, weighted, joint, with_volume, whole, settings,
     probs, log_probs, by_class, counts, gram, inverse, by_label, sums, by_output, values,
 ):  # fmt: skip
-    """Loss, volume, and their gradient by the network's outputs; what the table's gradient needs, by annotation.
+    """Loss, volume, and their gradient by the network's outputs.
 
+    `confusions` become the gradient by their logits if `whole`; else `scale_rows` and `subtract_columns` do the rest.
     `settings` are the scale of the loss, the temper, the weight of the volume, its relative and its least jitter.
     `values` become the sum of the losses and the volume.
     """
@@ -130,24 +149,19 @@ def step(
         row = np.uint64(place[a]) * k
         for c in range(k):
             sums[row + c] += by_label[a * k + c]
+    if whole:
+        _scale_rows(confusions, sums, k, np.uint64(0), rows)
+        _subtract_columns(confusions, place, label, by_label, n, k)
 
 
 def scale_rows(confusions, sums, k, first, last):
-    """Confusion rows times their factors, in place, from row `first` to before `last`."""
-    k = np.uint64(k)
-    for j in range(np.uint64(first) * k, np.uint64(last) * k):
-        by = sums[j]
-        for c in range(k):
-            confusions[j * k + c] *= by
+    """The first half of what remains of the table's gradient, for a share of the rows."""
+    _scale_rows(confusions, sums, np.uint64(k), np.uint64(first), np.uint64(last))
 
 
 def subtract_columns(gradient, place, label, by_label, n, k):
-    """Subtract what each annotation has for each true class from its column."""
-    k = np.uint64(k)
-    for a in range(np.uint64(n)):
-        cell = np.uint64(place[a]) * k * k + np.uint64(label[a])
-        for c in range(k):
-            gradient[cell + c * k] -= by_label[a * k + c]
+    """The second half."""
+    _subtract_columns(gradient, place, label, by_label, np.uint64(n), np.uint64(k))
 
 
 @njit
