@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import GeometricHead, diagonal_confusions, log_volume, make_annotator_layer
+from crowdprism.networks import GeometricHead, diagonal_confusions, geometric_head, log_volume, make_annotator_layer
 from crowdprism.networks.annotator_layer import FORMS, diagonal_logit, identity_diagonal
 from crowdprism.networks.batch import Batch
 from crowdprism.training import RowAdam
@@ -143,6 +143,25 @@ def test_the_running_gram_equals_the_exact_one_after_updates() -> None:
         head.forget()
     assert not torch.allclose(layer.confusions(), random_start(), atol=1e-2)
     assert torch.allclose(head.total_gram, layer.gram(), atol=1e-5)
+
+
+def test_a_gram_too_heavy_for_each_step_is_renewed_every_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(geometric_head, "HEAVY_GRAM", 0)
+    monkeypatch.setattr(geometric_head, "RENEW_EVERY", 2)
+    layer = make_annotator_layer("free", random_start(), touched_only=True)
+    head = GeometricHead(layer, regularizer="W", strength=0.5)
+    optimizer = RowAdam(head.tables, learning_rate=0.1)
+    head.start_epoch(0)
+    exact = []
+    for _ in range(4):
+        batch = make_batch([0, 1, 2], [1, 2, 0])
+        head.penalties(torch.zeros(3, N_CLASSES).log_softmax(-1), batch)["volume"].backward()
+        assert head.total_gram is not None
+        exact.append(torch.allclose(head.total_gram, layer.gram(), atol=1e-7))
+        optimizer.step()
+        head.after_step(batch)
+        head.forget()
+    assert exact == [True, False, True, False]
 
 
 def test_the_exact_gram_of_many_annotators_is_formed_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
