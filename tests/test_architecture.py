@@ -26,6 +26,7 @@ LEVELS = [
         "annotation_checks",
         "annotation_columns",
         "annotation_frames",
+        "annotation_kernel_sources",
         "annotation_kernels",
         "annotation_merging",
         "annotation_sorting",

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 N_THREADS = 2
-MANY = 1_000_000  # from here on compiled code pays for its import
+MANY = 1_000_000  # from here on compiled code pays for being loaded
+INT32_MAX = np.iinfo(np.int32).max
 
 
 def sort_many(
@@ -26,16 +27,15 @@ def sort_many(
     """Return item_start, annotator and label, sorted by the ranks of item, annotator and label."""
     from crowdprism.annotation_kernels import place_rows, sort_within_items
 
-    item, annotator, label = (np.asarray(codes).astype(np.int32, copy=False) for codes in (item, annotator, label))
+    item, annotator, label = (np.ascontiguousarray(codes, dtype=np.int32) for codes in (item, annotator, label))
     n_rows, n_items, n_classes = len(item), len(item_rank), len(label_rank)
-    index_type = np.int32 if n_rows <= np.iinfo(np.int32).max else np.int64
-    start = np.zeros(n_items + 1, dtype=index_type)
-    ranked = np.empty(n_items, dtype=index_type)
+    wide = np.int32 if max(n_rows, len(annotator_rank) * n_classes) <= INT32_MAX else np.int64
+    start = np.zeros(n_items + 1, dtype=wide)
+    ranked = np.empty(n_items, dtype=wide)
     ranked[item_rank] = counts
     np.cumsum(ranked, out=start[1:])
     first_place = start[:-1][item_rank]
-    small = len(annotator_rank) * n_classes <= np.iinfo(np.int32).max
-    keys = np.empty(n_rows, dtype=np.int32 if small else np.int64)
+    keys = np.empty(n_rows, dtype=wide)
     out_annotator = np.empty(n_rows, dtype=np.int32)
     out_label = np.empty(n_rows, dtype=label_dtype)
     # Each thread owns a range of whole items, so that no two write to the same place.
@@ -49,4 +49,4 @@ def sort_many(
 
     with ThreadPoolExecutor(N_THREADS) as pool:
         list(pool.map(work, range(N_THREADS)))
-    return start, out_annotator, out_label
+    return start.astype(np.int32 if n_rows <= INT32_MAX else np.int64, copy=False), out_annotator, out_label

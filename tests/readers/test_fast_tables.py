@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import gzip
 import io
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from crowdprism import annotation_kernels, annotation_sorting
 from crowdprism.annotation_sorting import sort_many
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnreadableFileError
@@ -144,11 +147,33 @@ def test_errors_of_large_files_are_those_of_the_general_reader(tmp_path: Path, m
         read_annotations(packed)
 
 
-@pytest.mark.parametrize("n_items", [1, 2, 40])
-def test_counting_sort_agrees_with_lexsort(n_items: int) -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere numba runs its code itself")
+def test_a_process_that_reads_a_large_plain_table_never_loads_numba(tmp_path: Path) -> None:
+    annotation_kernels.KERNELS.load()  # makes and keeps the code where it is not kept yet
+    path = tmp_path / "x.csv"
+    path.write_text("item,annotator,label\n" + "b,1,x\na,2,y\n" * 1000)
+    program = (
+        "import sys; from crowdprism.readers import reading, fast_tables; reading.LARGE_FILE_BYTES = 0; "
+        "taken = []; original = fast_tables.read_plain; "
+        "fast_tables.read_plain = lambda *given, **options: taken.append(1) or original(*given, **options); "
+        f"a = reading.read_annotations({str(path)!r}); "
+        "print(a.n_annotations, taken, 'llvmlite' in sys.modules, 'numba' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "2000 [1] True False"
+
+
+@pytest.mark.parametrize("label_dtype", [np.int16, np.int32])
+@pytest.mark.parametrize("wide", [np.int32, np.int64])
+@pytest.mark.parametrize("n_items", [1, 2, 40, 2000])
+def test_counting_sort_agrees_with_lexsort(
+    n_items: int, wide: Any, label_dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     draws = np.random.default_rng(n_items)
     item, annotator, label = (draws.integers(0, size, 3000).astype(np.int32) for size in (n_items, 50, 5))
     ranks = [draws.permutation(size).astype(np.int32) for size in (n_items, 50, 5)]
+    if wide is np.int64:
+        monkeypatch.setattr(annotation_sorting, "INT32_MAX", 100)
     start, sorted_annotator, sorted_label = sort_many(
         item,
         annotator,
@@ -157,8 +182,9 @@ def test_counting_sort_agrees_with_lexsort(n_items: int) -> None:
         item_rank=ranks[0],
         annotator_rank=ranks[1],
         label_rank=ranks[2],
-        label_dtype=np.int16,
+        label_dtype=label_dtype,
     )
+    assert (start.dtype, sorted_annotator.dtype, sorted_label.dtype) == (wide, np.int32, label_dtype)
     order = np.lexsort([ranks[2][label], ranks[1][annotator], ranks[0][item]])
     assert (sorted_annotator == ranks[1][annotator][order]).all()
     assert (sorted_label == ranks[2][label][order]).all()

@@ -75,7 +75,7 @@ class NameTable:
         used, n_names = int(self.state[0]), int(self.state[1])
         joined = np.empty(used * 8, dtype=np.uint8)
         lengths, counts = np.empty(n_names, dtype=np.int64), np.empty(n_names, dtype=np.int64)
-        n_bytes = join_names(self.words, self.words.view(np.uint8), used, joined, lengths, counts)
+        n_bytes = join_names(self.words, used, joined, lengths, counts)
         self.slots, self.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
         return StoredNames(joined[:n_bytes].copy(), lengths, counts)
 
@@ -204,11 +204,13 @@ def encode_part(file: Any, begin: int, end: int | None, delimiter: int, n_column
         codes = [np.empty(max_rows, dtype=np.int32) for _ in places]
         n_rows = place = 0
         while place < filled:
-            tables = tuple(
+            first, second, third = (
                 (table.slots, table.words, table.state, out) for table, out in zip(encoded.tables, codes, strict=True)
             )
             before = place
-            n_rows, place = encode_lines(buffer, place, filled, delimiter, role_of_column, tables, n_rows)
+            n_rows, place = encode_lines(
+                buffer, place, filled, delimiter, role_of_column, (first, second, third), n_rows
+            )
             if n_rows < 0:
                 raise NotPlainError("quotes or line breaks inside cells, or lines of different lengths")
             if place < filled:
