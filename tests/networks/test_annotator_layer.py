@@ -176,7 +176,7 @@ def test_shrinkage_draws_an_annotator_to_the_crowd(form: str) -> None:
     layer = make_annotator_layer(form, diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.7))
     head = GeometricHead(layer, shrinkage=2.0, n_annotations=4)
     batch = make_batch([0], [1], n_items=1)
-    zero = float(head.penalties(torch.zeros(1, N_CLASSES), batch)["shrinkage"])
+    zero = head.penalties(torch.zeros(1, N_CLASSES), batch)["shrinkage"].item()
     with torch.no_grad():
         layer.table.values[0] += 1.0
     size = layer.table.values[0].numel()

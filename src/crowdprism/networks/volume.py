@@ -6,6 +6,7 @@ confusions. Both are functions of an n_classes x n_classes Gram matrix, which is
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -130,7 +131,8 @@ def reference_log_volume(gram: Tensor) -> tuple[Tensor, bool]:
     the predictions have collapsed.
     """
     value = torch.log(torch.det(gram))
-    if not bool(torch.isfinite(value)) or float(-value) > REFERENCE_LIMIT:
+    found = value.item()
+    if not math.isfinite(found) or -found > REFERENCE_LIMIT:
         return gram.new_zeros(()), True
     return value, False
 
