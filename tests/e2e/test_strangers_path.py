@@ -56,8 +56,9 @@ def crowdprism(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str
     """Run the command as its own process, with an empty home and no settings of ours."""
     kept = {name: os.environ[name] for name in ("PATH", "VIRTUAL_ENV", "PYTHONPATH") if name in os.environ}
     environment = {**kept, "HOME": str(folder), "NO_COLOR": "1", "OMP_NUM_THREADS": "1", "COLUMNS": "120"}
+    installed, module = [str(Path(sys.executable).with_name("crowdprism"))], [sys.executable, "-m", "crowdprism"]
     return subprocess.run(
-        [sys.executable, "-m", "crowdprism", *arguments],
+        [*(installed if Path(installed[0]).exists() else module), *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -25,6 +25,7 @@ from crowdprism.cli.train import train
 app = typer.Typer(
     name="crowdprism",
     help="Labels from many unreliable people in; corrected labels and an honest account of every annotator out.",
+    epilog="Exit codes: 0 done; 1 a mistake of ours; 2 wrong usage or bad input, nothing was written; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -44,19 +45,18 @@ def common(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Tell more on the way.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Tell when each step was done, and where an error arose.")
+    ] = False,
 ) -> None:
     """Options that come before the command."""
-    from crowdprism.cli.screen import set_quiet
+    from crowdprism.cli.screen import set_quiet, set_verbose
     from crowdprism.progress import set_progress
 
     set_quiet(quiet)
     if quiet:
         set_progress(False)
-    if verbose:
-        import logging
-
-        logging.basicConfig(level=logging.INFO, format="%(message)s")
+    set_verbose(verbose)
 
 
 COMMANDS = (

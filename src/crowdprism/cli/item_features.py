@@ -14,25 +14,40 @@ if TYPE_CHECKING:
     from crowdprism.features import ItemFeatures
     from crowdprism.readers.report import ReadingReport
 
+PANEL = "Features of the items"
 FeatureSource = Annotated[
     Path | None,
     typer.Option(
-        "--features", "-x", help="Features by item: .npy, .npz, .csv, .tsv or .parquet, or a folder of images."
+        "--features",
+        "-x",
+        rich_help_panel=PANEL,
+        help="Features by item: .npy, .npz, .csv, .tsv or .parquet, or a folder of images.",
     ),
 ]
 TextColumn = Annotated[
     str | None,
-    typer.Option("--text-column", "-t", help="Column of --features, or of the annotation files, that holds texts."),
+    typer.Option(
+        "--text-column",
+        "-t",
+        rich_help_panel=PANEL,
+        help="Column of --features, or of the annotation files, that holds texts.",
+    ),
 ]
 Embedding = Annotated[
     str,
     typer.Option(
+        rich_help_panel=PANEL,
         help="How images (efficientnet-lite0, colours-and-edges, timm:NAME) or texts (minilm, words, "
-        "sentence-transformers:NAME) become numbers."
+        "sentence-transformers:NAME) become numbers.",
     ),
 ]
-IdColumn = Annotated[str | None, typer.Option("--id-column", help="Column of the feature table with the item ids.")]
-ArrayName = Annotated[str | None, typer.Option("--array", help="Array of an .npz file that holds the features.")]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id-column", rich_help_panel=PANEL, help="Column of the feature table with the item ids."),
+]
+ArrayName = Annotated[
+    str | None, typer.Option("--array", rich_help_panel=PANEL, help="Array of an .npz file that holds the features.")
+]
 
 
 @dataclass(frozen=True)

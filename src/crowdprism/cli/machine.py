@@ -8,8 +8,11 @@ from typing import Annotated
 
 import typer
 
-Threads = Annotated[int | None, typer.Option("--threads", help="Processor threads; all by default.")]
-Device = Annotated[str, typer.Option("--device", help="auto, cpu, cuda or mps.")]
+PANEL = "The computer"
+Threads = Annotated[
+    int | None, typer.Option("--threads", rich_help_panel=PANEL, help="Processor threads; all by default.")
+]
+Device = Annotated[str, typer.Option("--device", rich_help_panel=PANEL, help="auto, cpu, cuda or mps.")]
 
 
 def use_threads(count: int | None, *, torch: bool = False) -> None:

@@ -11,18 +11,29 @@ if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
     from crowdprism.readers.report import ReadingReport
 
+PANEL = "How to read the annotations"
 Files = Annotated[
     list[Path], typer.Argument(help="Annotation files of any known export; several are merged. - reads standard input.")
 ]
-Format = Annotated[str, typer.Option("--format", "-f", help="Name of the export; found from the content by default.")]
-ItemColumn = Annotated[str | None, typer.Option("--item", help="Column that names the item.")]
-AnnotatorColumn = Annotated[str | None, typer.Option("--annotator", help="Column that names the annotator.")]
-LabelColumn = Annotated[str | None, typer.Option("--label", help="Column that holds the label.")]
-GoldColumn = Annotated[str | None, typer.Option("--gold", help="Column that holds the true class, where known.")]
+Format = Annotated[
+    str,
+    typer.Option(
+        "--format", "-f", rich_help_panel=PANEL, help="Name of the export; found from the content by default."
+    ),
+]
+ItemColumn = Annotated[str | None, typer.Option("--item", rich_help_panel=PANEL, help="Column that names the item.")]
+AnnotatorColumn = Annotated[
+    str | None, typer.Option("--annotator", rich_help_panel=PANEL, help="Column that names the annotator.")
+]
+LabelColumn = Annotated[str | None, typer.Option("--label", rich_help_panel=PANEL, help="Column that holds the label.")]
+GoldColumn = Annotated[
+    str | None, typer.Option("--gold", rich_help_panel=PANEL, help="Column that holds the true class, where known.")
+]
 Reading = Annotated[
     list[str] | None,
     typer.Option(
         "--reading",
+        rich_help_panel=PANEL,
         metavar="NAME=VALUE",
         help="More on how to read: skip_missing=yes, include_rejected=yes, annotator_from=filename, encoding=utf-16.",
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
 
 LEAST_NAME_WIDTH = 18  # names up to this length are never cut
 _quiet = False
+_verbose = False
+_begun = time.monotonic()
 _interruption_told = False
 _said: list[str] = []  # for the log of a run, whether shown or not
 
@@ -21,6 +24,12 @@ def set_quiet(quiet: bool) -> None:
     """Leave out remarks on standard error; errors and results still show."""
     global _quiet
     _quiet = quiet
+
+
+def set_verbose(verbose: bool) -> None:
+    """Put the time since the start before each remark, and show where errors arose."""
+    global _verbose
+    _verbose = verbose
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -44,13 +53,18 @@ def remark(text: str) -> None:
     """Tell the person at the terminal something that is not the result."""
     note_for_log(text)
     if not _quiet:
-        console(stderr=True).print(text, markup=False)
+        when = f"{time.monotonic() - _begun:6.2f} s  " if _verbose else ""
+        console(stderr=True).print(f"{when}{text}", markup=False)
 
 
 def say_error(text: str) -> None:
     """Tell what went wrong; names from data are shown as they are, never as markup."""
     from rich.text import Text
 
+    if _verbose and sys.exc_info()[0] is not None:
+        import traceback
+
+        console(stderr=True).print(traceback.format_exc(), markup=False)
     console(stderr=True).print(Text("error: ", style="bold red") + Text(text))
 
 
