@@ -162,7 +162,11 @@ class AnnotMix(CrowdClassifier):
         Probability of a right label at the start; the paper has 0.9.
     **training
         Parameters of `CrowdClassifier`. As in the paper (LabelMe, Music) the defaults are RAdam at 0.01, 50 epochs,
-        cosine, weight decay 1e-4 for the classifier (0 for Music) and 0 for annotators; batches of 64 there.
+        cosine, weight decay 1e-4 for the classifier (0 for Music) and 0 for annotators; batches of 64 there. The
+        network is the common default, so that methods can be compared; the paper's, for Music, is `network="mlp",
+        network_options={"hidden": (256, 128), "batch_norm": True}`, with which it has 73.7 instead of 71.3 %. This
+        optimiser relies on augmentation (random crops there): on fixed features of images give `input_noise=1.0`
+        (LabelMe 81.5 -> 86.1 %).
 
     Notes
     -----
