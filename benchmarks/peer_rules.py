@@ -14,6 +14,7 @@ import numpy as np
 from crowdprism.aggregators import mace, mmsr
 from crowdprism.aggregators.cells import Cells, cells_of
 from crowdprism.aggregators.expectation import ExpectationStep
+from crowdprism.aggregators.glad_step import GladStep
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
@@ -165,3 +166,43 @@ def mmsr_probabilities(annotations: Annotations, seen: Appearance, *, seed: int 
     odds = np.log((annotations.n_classes - 1) * accuracies / (1 - accuracies))
     votes = vote_totals(annotations, odds[annotations.annotator])
     return votes / votes.sum(axis=1, keepdims=True)  # where the sum is negative, this turns the order around
+
+
+# -- GLAD ---------------------------------------------------------------------------------------------------
+
+
+def expected_log_joint(point: np.ndarray, annotations: Annotations, right: np.ndarray) -> tuple[float, np.ndarray]:
+    """What an M step of GLAD raises, and its slope, both negated; `point` is abilities, then log eases."""
+    ability, log_ease = np.split(point, [annotations.n_annotators])
+    ease = np.exp(log_ease)[annotations.item]
+    own = ability[annotations.annotator]
+    logit = own * ease
+    others = np.log(annotations.n_classes - 1)
+    value = (right * logit - np.logaddexp(0.0, logit) - (1 - right) * others).sum()
+    pull = right - 1 / (1 + np.exp(-logit))
+    by_ability = np.bincount(annotations.annotator, pull * ease, len(ability)) - (ability - 1)
+    by_ease = np.bincount(annotations.item, pull * logit, len(log_ease)) - (log_ease - 1)
+    value -= 0.5 * np.square(point - 1).sum() + 0.5 * len(point) * np.log(2 * np.pi)
+    return -float(value), -np.concatenate([by_ability, by_ease])
+
+
+def glad_probabilities(annotations: Annotations, *, iterations: int = 100, tolerance: float = 1e-5) -> np.ndarray:
+    """GLAD with crowd-kit's M step, at most 25 steps of conjugate gradients to a loose tolerance, and its end: where
+    the expected log joint per annotation and class gains too little, or falls."""
+    from scipy.optimize import minimize
+
+    step = GladStep(annotations)
+    point = np.ones(annotations.n_annotators + annotations.n_items)
+    probabilities, last = None, -np.inf
+    for _ in range(iterations):
+        ability, log_ease = np.split(point, [annotations.n_annotators])
+        expectation = step.expect(ability, log_ease, keep=True)
+        probabilities, given = expectation.class_probabilities, (annotations, expectation.right)
+        options = {"maxiter": 25}
+        found = minimize(expected_log_joint, point, given, method="CG", jac=True, tol=1e-2, options=options)
+        point, value = found.x, -found.fun / (annotations.n_annotations * annotations.n_classes)
+        if value - last < tolerance:
+            break
+        last = value
+    assert probabilities is not None
+    return probabilities

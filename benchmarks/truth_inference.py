@@ -114,7 +114,12 @@ TWINS = [
         note="Annotators, items and labels are renamed to their order of appearance for crowd-kit, which hides the "
         "mistake of the row above.",
     ),
-    Twin("GLAD", "glad"),
+    Twin(
+        "GLAD",
+        "glad",
+        rule="The M step ends after 25 steps of conjugate gradients or at a loose tolerance, and EM where the expected "
+        "log joint falls, which on relevance is early, and there early is better.",
+    ),
 ]
 
 
@@ -207,6 +212,8 @@ def under_rule(twin: Twin, annotations: Any, seen: Any, theirs: dict[str, Any]) 
 
     if twin.theirs == "DawidSkene":
         return peer_rules.dawid_skene(annotations, iterations=theirs["iterations"])
+    if twin.theirs == "GLAD":
+        return peer_rules.glad_probabilities(annotations)
     if twin.theirs == "MMSR":
         return peer_rules.mmsr_probabilities(annotations, seen)
     return peer_rules.mace_probabilities(annotations, seen, mix=not twin.in_order)
