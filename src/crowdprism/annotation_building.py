@@ -146,9 +146,8 @@ def in_container_order(
     one_number = n_items * n_annotators * n_classes <= INT64_MAX
     if not present and not one_number and len(item) >= MANY:
         ranks = {"item_rank": n_items, "annotator_rank": n_annotators, "label_rank": n_classes}
-        counts = np.bincount(item, minlength=n_items)
         ranked = {name: np.arange(size, dtype=np.int32) for name, size in ranks.items()}
-        start, annotator, label = sort_many(item, annotator, label, counts=counts, label_dtype=dtype, **ranked)
+        start, annotator, label = sort_many(item, annotator, label, label_dtype=dtype, **ranked)
         return start, annotator, label, dict(numbers)
     start = np.zeros(n_items + 1, dtype=np.int32 if len(item) <= INT32_MAX else np.int64)
     np.cumsum(np.bincount(item, minlength=n_items), out=start[1:])

@@ -39,6 +39,18 @@ def load_word(typing_context, pointer, place):
 
 
 @intrinsic
+def store_word(typing_context, pointer, place, word):
+    """Write a number as eight bytes to any place."""
+
+    def generate(context, builder, signature, arguments):
+        address = builder.gep(arguments[0], [arguments[1]])
+        builder.store(arguments[2], builder.bitcast(address, arguments[2].type.as_pointer()), align=1)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, types.uint64), generate
+
+
+@intrinsic
 def trailing_zeros(typing_context, value):
     """Number of zero bits below the lowest one."""
 
@@ -235,38 +247,71 @@ def encode_lines(
 # -- tables of names -----------------------------------------------------------------------------------------
 
 
-def absorb(other, used, slots, n_slots, words, state, codes):
-    """Enter the names of another table, with their counts; there must be room for all of them."""
+def look_up(other, used, slots, n_slots, words, part, n_parts, places, touched, codes, counts, found):
+    """Find the names of another table in this one: their codes, -1 for new ones, and how often each was counted there.
+
+    Threads share the work: each takes every `n_parts`-th batch of names.
+    """
     mask = np.uint64(n_slots - 1)
+    seen = np.uint64(0)
+    place = np.int64(FIRST_PLACE)
+    code = 0
+    batch = 0
+    while place < used:
+        mine = batch % n_parts == part
+        count = 0
+        while count < AHEAD and place < used:
+            if mine:
+                places[count] = place
+                touched[count] = slots[other[place + 1] & mask]
+                counts[code + count] = np.int64(other[place + 2])
+            place += words_of(other[place])
+            count += 1
+        if mine:
+            for name in range(count):
+                seen ^= words[touched[name] & PLACE_MASK]
+            for name in range(count):
+                codes[code + name] = np.int32(code_of(other, places[name], slots, mask, words))
+        code += count
+        batch += 1
+    found[0] = np.int64(seen & np.uint64(1))
+
+
+@njit
+def code_of(other, place, slots, mask, words):
+    """Code of the name that stands in a place of another store, or -1."""
+    info, value = other[place], other[place + 1]
+    n_words = words_of(info)
+    slot = value & mask
+    while True:
+        entry = slots[slot]
+        if entry == 0:
+            return np.int64(-1)
+        if entry >> TAG_SHIFT == value >> TAG_SHIFT:
+            at = np.int64(entry & PLACE_MASK)
+            same = (words[at] & LOW_HALF) == (info & LOW_HALF)
+            for word in range(RECORD_WORDS, n_words):
+                same = same and words[at + word] == other[place + word]
+            if same:
+                return np.int64(words[at] >> np.uint64(32))
+        slot = (slot + np.uint64(1)) & mask
+
+
+def append_new(other, used, words, state, codes):
+    """Store the names of another table that have no code yet, counted zero times; there must be room for them."""
     place = np.int64(FIRST_PLACE)
     code = 0
     while place < used:
-        info, value = other[place], other[place + 1]
-        n_words = words_of(info)
-        tag = value >> TAG_SHIFT
-        slot = value & mask
-        while True:
-            entry = slots[slot]
-            if entry == 0:
-                into = state[0]
-                words[into] = np.uint64(state[1]) << np.uint64(32) | (info & LOW_HALF)
-                for word in range(1, n_words):
-                    words[into + word] = other[place + word]
-                slots[slot] = (tag << TAG_SHIFT) | np.uint64(into)
-                codes[code] = np.int32(state[1])
-                state[0] = into + n_words
-                state[1] += 1
-                break
-            if entry >> TAG_SHIFT == tag:
-                at = np.int64(entry & PLACE_MASK)
-                same = (words[at] & LOW_HALF) == (info & LOW_HALF)
-                for word in range(RECORD_WORDS, n_words):
-                    same = same and words[at + word] == other[place + word]
-                if same:
-                    words[at + 2] += other[place + 2]
-                    codes[code] = np.int32(words[at] >> np.uint64(32))
-                    break
-            slot = (slot + np.uint64(1)) & mask
+        n_words = words_of(other[place])
+        if codes[code] < 0:
+            into = state[0]
+            for word in range(1, n_words):
+                words[into + word] = other[place + word]
+            words[into] = np.uint64(state[1]) << np.uint64(32) | (other[place] & LOW_HALF)
+            words[into + 2] = np.uint64(0)
+            codes[code] = np.int32(state[1])
+            state[0] = into + n_words
+            state[1] += 1
         place += n_words
         code += 1
 
@@ -284,30 +329,30 @@ def rehash(words, used, slots, n_slots):
         place += words_of(words[place])
 
 
-def join_names(words, store, used, joined, lengths, counts, found):
+def join_names(words, used, joined, lengths, counts, found):
     """Write the stored names in the order of their codes, a line each."""
     place = np.int64(FIRST_PLACE)
     out = 0
     code = 0
     while place < used:
         length = np.int64(words[place] & LOW_HALF)
-        at = (place + RECORD_WORDS) * 8
-        for byte in range(length):
-            joined[out] = store[at + byte]
-            out += 1
+        n_words = words_of(words[place])
+        for word in range(RECORD_WORDS, n_words):  # what is too much, the next name overwrites
+            store_word(joined, out + 8 * (word - RECORD_WORDS), words[place + word])
+        out += length
         joined[out] = NEWLINE
         out += 1
         lengths[code] = length
         counts[code] = np.int64(words[place + 2])
         code += 1
-        place += words_of(words[place])
+        place += n_words
     found[0] = out
 
 
 # -- names, a line each --------------------------------------------------------------------------------------
 
 
-def join_ordered(joined, lengths, n_names, order, places, out):
+def join_ordered(joined, n_bytes, lengths, n_names, order, places, out):
     """Write names in another order."""
     place = 0
     for code in range(n_names):
@@ -317,9 +362,14 @@ def join_ordered(joined, lengths, n_names, order, places, out):
     for position in range(n_names):
         code = order[position]
         begin = places[code]
-        for byte in range(lengths[code] + 1):
-            out[place] = joined[begin + byte]
-            place += 1
+        length = lengths[code] + 1
+        if max(begin, place) + length + 7 <= n_bytes:
+            for byte in range(0, length, 8):  # what is too much, the next name overwrites
+                store_word(out, place + byte, load_word(joined, begin + byte))
+        else:
+            for byte in range(length):
+                out[place + byte] = joined[begin + byte]
+        place += length
 
 
 def common_prefix(joined, lengths, n_names, found):
@@ -406,15 +456,12 @@ def code_hashes(hashes, n_rows, slots, slot_codes, n_slots, first, codes, found)
     found[0] = known
 
 
-def place_rows(
-    item, annotator, label, n_rows, annotator_rank, label_rank, next_place, low, high, n_classes, keys
-):  # fmt: skip
-    """Put annotator and label of each row, as one number, in the place of its item, if it is one of low..high-1."""
+def place_rows(item, annotator, label, n_rows, annotator_rank, label_rank, next_place, n_classes, keys):
+    """Put annotator and label of each row, as one number, in the next place of its item."""
     for row in range(n_rows):
         place = np.int64(next_place[item[row]])
-        if low <= place < high:
-            next_place[item[row]] = place + 1
-            keys[place] = np.int64(annotator_rank[annotator[row]]) * n_classes + label_rank[label[row]]
+        next_place[item[row]] = place + 1
+        keys[place] = np.int64(annotator_rank[annotator[row]]) * n_classes + label_rank[label[row]]
 
 
 def sort_within_items(start, begin, end, n_classes, insertion_limit, keys, annotator, label):

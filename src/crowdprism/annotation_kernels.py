@@ -25,7 +25,7 @@ AHEAD = 256  # rows looked at together
 Table = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64], NDArray[np.int32]]
 
 # Numbers of rows, and of annotators times classes, that fit 4 bytes are counted in 4; so are labels that fit 2 in 2.
-SORTERS = {f"place_rows_{wide}": f"i4 i4 i4 n i4 i4 {wide} n n n {wide}" for wide in ("i4", "i8")} | {
+SORTERS = {f"place_rows_{wide}": f"i4 i4 i4 n i4 i4 {wide} n {wide}" for wide in ("i4", "i8")} | {
     f"sort_within_items_{wide}_{label}": f"{wide} n n n n {wide} i4 {label}"
     for wide in ("i4", "i8")
     for label in ("i2", "i4")
@@ -34,10 +34,11 @@ KERNELS = Kernels(
     "crowdprism.annotation_kernel_sources",
     {
         "encode_lines": f"u1 n n n i8 n {'u8 n u8 n i8 i4 ' * 3} n i4 i4 u8 u8 i8",
-        "absorb": "u8 n u8 n u8 i8 i4",
+        "look_up": "u8 n u8 n u8 n n i8 u8 i4 i8 i8",
+        "append_new": "u8 n u8 i8 i4",
         "rehash": "u8 n u8 n",
-        "join_names": "u8 u1 n u1 i8 i8 i8",
-        "join_ordered": "u1 i8 n i8 i8 u1",
+        "join_names": "u8 n u1 i8 i8 i8",
+        "join_ordered": "u1 n i8 n i8 i8 u1",
         "common_prefix": "u1 i8 n i8",
         "sort_words": "u1 i8 n n u8 n i8",
         "whole_numbers": "u1 i8 n n i8 i8",
@@ -73,16 +74,31 @@ def encode_lines(
     return int(found[0]), int(found[1])
 
 
-def absorb(
+def look_up(
     other: NDArray[np.uint64],  # the names' store of another table
     used: int,
     slots: NDArray[np.uint64],
     words: NDArray[np.uint64],
-    state: NDArray[np.int64],
-    codes: NDArray[np.int32],  # (name of the other table,) out: its code in this one
+    part: int,  # of n_parts, the share of one thread
+    n_parts: int,
+    codes: NDArray[np.int32],  # (name of the other table,) out: its code in this one, -1 if it is new
+    counts: NDArray[np.int64],  # (name of the other table,) out: how often it was counted there
 ) -> None:
-    """Enter the names of another table, with their counts; there must be room for all of them."""
-    KERNELS("absorb", other, used, slots, len(slots), words, state, codes)
+    """Find the names of another table in this one, which stays as it is."""
+    places, touched, found = np.empty(AHEAD, np.int64), np.empty(AHEAD, np.uint64), np.empty(1, np.int64)
+    shares = (part, n_parts)
+    KERNELS("look_up", other, used, slots, len(slots), words, *shares, places, touched, codes, counts, found)
+
+
+def append_new(
+    other: NDArray[np.uint64],
+    used: int,
+    words: NDArray[np.uint64],
+    state: NDArray[np.int64],
+    codes: NDArray[np.int32],  # (name of the other table,) from `look_up`; -1 becomes the new code
+) -> None:
+    """Store the new names of another table, without slots and counted zero times; there must be room for them."""
+    KERNELS("append_new", other, used, words, state, codes)
 
 
 def rehash(words: NDArray[np.uint64], used: int, slots: NDArray[np.uint64]) -> None:
@@ -99,7 +115,7 @@ def join_names(
 ) -> int:
     """Write the stored names in the order of their codes, a line each; return the number of bytes."""
     found = np.empty(1, np.int64)
-    KERNELS("join_names", words, words.view(np.uint8), used, joined, lengths, counts, found)
+    KERNELS("join_names", words, used, joined, lengths, counts, found)
     return int(found[0])
 
 
@@ -108,7 +124,8 @@ def join_ordered(
 ) -> None:
     """Write names that stand a line each in another order."""
     order = np.ascontiguousarray(order, dtype=np.int64)
-    KERNELS("join_ordered", joined, lengths, len(lengths), order, np.empty(len(lengths), np.int64), out)
+    places = np.empty(len(lengths), np.int64)
+    KERNELS("join_ordered", joined, len(joined), lengths, len(lengths), order, places, out)
 
 
 def common_prefix(joined: NDArray[np.uint8], lengths: NDArray[np.int64]) -> int:
@@ -152,14 +169,12 @@ def place_rows(
     annotator_rank: NDArray[np.int32],  # (annotator code,) position of the name
     label_rank: NDArray[np.int32],
     next_place: NDArray[Any],  # (item code,) where the item's next annotation goes; advanced; of the type of keys
-    low: int,  # only places low..high-1: the share of one thread
-    high: int,
     n_classes: int,
-    keys: NDArray[Any],  # (row,) out, int32 or int64: annotator and label as one number, grouped by item
+    keys: NDArray[Any],  # (row of all,) out, int32 or int64: annotator and label as one number, grouped by item
 ) -> None:
     """Put annotator and label of each row in the place of its item (a counting sort)."""
     given = (item, annotator, label, len(item), annotator_rank, label_rank)
-    KERNELS(f"place_rows_{keys.dtype.str[1:]}", *given, next_place, low, high, n_classes, keys)
+    KERNELS(f"place_rows_{keys.dtype.str[1:]}", *given, next_place, n_classes, keys)
 
 
 def sort_within_items(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,40 +14,70 @@ MANY = 1_000_000  # from here on compiled code pays for being loaded
 INT32_MAX = np.iinfo(np.int32).max
 
 
+@dataclass(frozen=True)
+class CodedRows:
+    """Some of the rows, as codes that may be their own: the ranks say what each code stands for among all names."""
+
+    blocks: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]]  # item, annotator, label; used up
+    item_counts: NDArray[Any]  # (item code,) number of these rows
+    item_rank: NDArray[Any]  # (item code,) position of the item's name among the ordered names
+    annotator_rank: NDArray[np.int32]
+    label_rank: NDArray[np.int32]
+
+
 def sort_many(
     item: NDArray[Any],  # (annotation,) codes
     annotator: NDArray[Any],
     label: NDArray[Any],
     *,
-    counts: NDArray[Any],  # (item code,) number of annotations
     item_rank: NDArray[Any],  # (item code,) position of the item's name among the ordered names
     annotator_rank: NDArray[Any],
     label_rank: NDArray[Any],
     label_dtype: Any,
 ) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
     """Return item_start, annotator and label, sorted by the ranks of item, annotator and label."""
+    codes = [np.ascontiguousarray(column, dtype=np.int32) for column in (item, annotator, label)]
+    parts = []
+    for items, annotators, labels in zip(*(np.array_split(column, N_THREADS) for column in codes), strict=True):
+        counts = np.bincount(items, minlength=len(item_rank))
+        parts.append(CodedRows([(items, annotators, labels)], counts, item_rank, annotator_rank, label_rank))
+    return sort_parts(parts, sizes=(len(item_rank), len(annotator_rank), len(label_rank)), label_dtype=label_dtype)
+
+
+def sort_parts(
+    parts: list[CodedRows], *, sizes: tuple[int, int, int], label_dtype: Any
+) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
+    """Return item_start, annotator and label of all rows in order; `sizes` are items, annotators, classes."""
     from crowdprism.annotation_kernels import place_rows, sort_within_items
 
-    item, annotator, label = (np.ascontiguousarray(codes, dtype=np.int32) for codes in (item, annotator, label))
-    n_rows, n_items, n_classes = len(item), len(item_rank), len(label_rank)
-    wide = np.int32 if max(n_rows, len(annotator_rank) * n_classes) <= INT32_MAX else np.int64
-    start = np.zeros(n_items + 1, dtype=wide)
-    ranked = np.empty(n_items, dtype=wide)
-    ranked[item_rank] = counts
-    np.cumsum(ranked, out=start[1:])
-    first_place = start[:-1][item_rank]
+    n_items, n_annotators, n_classes = sizes
+    n_rows = sum(len(block[0]) for part in parts for block in part.blocks)
+    wide = np.int32 if max(n_rows, n_annotators * n_classes) <= INT32_MAX else np.int64
+    start, next_places = places_of(parts, n_items, wide)
     keys = np.empty(n_rows, dtype=wide)
-    out_annotator = np.empty(n_rows, dtype=np.int32)
-    out_label = np.empty(n_rows, dtype=label_dtype)
-    # Each thread owns a range of whole items, so that no two write to the same place.
-    cuts = [int(np.searchsorted(start, n_rows * part // N_THREADS)) for part in range(N_THREADS)] + [n_items]
 
-    def work(part: int) -> None:
-        next_place = first_place.copy()  # a thread that sees another's advance would take its items for its own
-        low, high = int(start[cuts[part]]), int(start[cuts[part + 1]])
-        place_rows(item, annotator, label, annotator_rank, label_rank, next_place, low, high, n_classes, keys)
-        sort_within_items(start, cuts[part], cuts[part + 1], n_classes, keys, out_annotator, out_label)
+    def place(part: CodedRows, next_place: NDArray[Any]) -> None:
+        while part.blocks:
+            place_rows(*part.blocks.pop(), part.annotator_rank, part.label_rank, next_place, n_classes, keys)
 
     with ThreadPoolExecutor(N_THREADS) as pool:
-        list(pool.map(work, range(N_THREADS)))
-    return start.astype(np.int32 if n_rows <= INT32_MAX else np.int64, copy=False), out_annotator, out_label
+        list(pool.map(place, parts, next_places))
+        annotator, label = np.empty(n_rows, dtype=np.int32), np.empty(n_rows, dtype=label_dtype)
+        # Each thread owns a range of whole items, so that no two write to the same place.
+        cuts = [int(np.searchsorted(start, n_rows * part // N_THREADS)) for part in range(N_THREADS)] + [n_items]
+        list(pool.map(lambda a, b: sort_within_items(start, a, b, n_classes, keys, annotator, label), cuts, cuts[1:]))
+    return start.astype(np.int32 if n_rows <= INT32_MAX else np.int64, copy=False), annotator, label
+
+
+def places_of(parts: list[CodedRows], n_items: int, wide: Any) -> tuple[NDArray[Any], list[NDArray[Any]]]:
+    """Where each item's rows begin, and where, after those of earlier parts, each part puts its own first."""
+    ranked = np.zeros(n_items, dtype=wide)
+    before = []
+    for part in parts:
+        before.append(ranked[part.item_rank])
+        ranked[part.item_rank] += part.item_counts.astype(wide)
+    start = np.zeros(n_items + 1, dtype=wide)
+    np.cumsum(ranked, out=start[1:])
+    for part, places in zip(parts, before, strict=True):
+        places += start[part.item_rank]
+    return start, before

@@ -69,12 +69,13 @@ def test_any_table_is_read_as_by_the_general_reader_or_not_at_all(
         require_same(found, read_annotations(path))
 
 
-@pytest.mark.parametrize("block", [1 << 10, 1 << 24])
+@pytest.mark.parametrize(("block", "threads"), [(1 << 10, 2), (1 << 10, 3), (1 << 24, 2)])
 @pytest.mark.parametrize("kind", ["text", "numbers", "long text"])
 def test_blocks_and_threads_do_not_show_in_the_result(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, kind: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int, threads: int, kind: str
 ) -> None:
     monkeypatch.setattr(fast_tables, "BLOCK_BYTES", block)
+    monkeypatch.setattr(fast_tables, "N_THREADS", threads)
     draws = np.random.default_rng(0)
     prefix = {"text": "item_", "numbers": "", "long text": "https://example.org/a/rather/long/path/"}[kind]
     ending = "/and/much/more/than/that.jpg" if kind == "long text" else ""
@@ -178,13 +179,13 @@ def test_counting_sort_agrees_with_lexsort(
         item,
         annotator,
         label,
-        counts=np.bincount(item, minlength=n_items),
         item_rank=ranks[0],
         annotator_rank=ranks[1],
         label_rank=ranks[2],
         label_dtype=label_dtype,
     )
-    assert (start.dtype, sorted_annotator.dtype, sorted_label.dtype) == (wide, np.int32, label_dtype)
+    assert start.dtype == wide
+    assert sorted_label.dtype == label_dtype
     order = np.lexsort([ranks[2][label], ranks[1][annotator], ranks[0][item]])
     assert (sorted_annotator == ranks[1][annotator][order]).all()
     assert (sorted_label == ranks[2][label][order]).all()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.annotation_building import label_dtype
-from crowdprism.annotation_sorting import N_THREADS, sort_many
+from crowdprism.annotation_sorting import N_THREADS, CodedRows, sort_parts
 from crowdprism.annotations import Annotations
 from crowdprism.names import NameArray, name_array
 from crowdprism.readers.long_tables import MISSING_LABELS, REQUIRED
@@ -40,6 +40,7 @@ class NameTable:
         self.words: NDArray[np.uint64] = np.empty(1 << 14, dtype=np.uint64)
         self.words[0] = 0
         self.state = np.array([1, 0, 0])  # words used, names known, and a place for the kernel's own sum
+        self.appended = False  # whether there are names without slots
 
     def make_room(self, n_bytes: int) -> None:
         """Room for as many names again, and for the names in some bytes."""
@@ -49,24 +50,36 @@ class NameTable:
         words: NDArray[np.uint64] = np.empty(2 * used + AHEAD * (RECORD_WORDS + 1) + n_bytes // 8, dtype=np.uint64)
         words[:used] = self.words[:used]
         self.words = words
-        if 3 * (n_names + AHEAD) > 2 * len(self.slots):
-            self.slots = np.zeros(4 * len(self.slots), dtype=np.uint64)
+        n_slots = len(self.slots)
+        while 3 * (n_names + AHEAD) > 2 * n_slots:
+            n_slots *= 4
+        if n_slots > len(self.slots) or self.appended:
+            self.slots = np.zeros(n_slots, dtype=np.uint64)
             rehash(self.words, used, self.slots)
+            self.appended = False
 
-    def absorb(self, other: NameTable) -> NDArray[np.int32]:
-        """Take over the names of another table; return the code that each has here. The other is given up."""
-        from crowdprism.annotation_kernels import absorb, rehash
+    def absorb(self, other: NameTable, pool: Executor) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
+        """Take over the names of another table; return the code that each has here, and how often it was there.
+
+        The other is given up. The new names are counted zero times here, and have no slots yet.
+        """
+        from crowdprism.annotation_kernels import append_new, look_up
 
         used, n_names = int(other.state[0]), int(other.state[1])
+        codes, counts = np.empty(n_names, dtype=np.int32), np.empty(n_names, dtype=np.int64)
+        if self.appended:
+            self.make_room(0)
+
+        def find(part: int) -> None:
+            look_up(other.words, used, self.slots, self.words, part, N_THREADS, codes, counts)
+
+        list(pool.map(find, range(N_THREADS)))
         if int(self.state[0]) + used > len(self.words):
             self.words = np.concatenate([self.words[: int(self.state[0])], np.empty(used, dtype=np.uint64)])
-        if 3 * (int(self.state[1]) + n_names) > 2 * len(self.slots):
-            self.slots = np.zeros(4 * len(self.slots), dtype=np.uint64)
-            rehash(self.words, int(self.state[0]), self.slots)
-        codes = np.empty(n_names, dtype=np.int32)
-        absorb(other.words, used, self.slots, self.words, self.state, codes)
+        append_new(other.words, used, self.words, self.state, codes)
+        self.appended = True
         other.slots, other.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
-        return codes
+        return codes, counts
 
     def names(self) -> StoredNames:
         """The names in order of their codes; the table itself is given up."""
@@ -145,10 +158,7 @@ def read_plain(
 
     try:
         with ThreadPoolExecutor(N_THREADS) as pool:
-            halves = list(pool.map(encode, parts_of(path, packing)))
-            for other in halves[1:]:
-                list(pool.map(halves[0].absorb, range(len(REQUIRED)), [other] * len(REQUIRED)))
-        return finished(halves[0].tables, [np.concatenate(codes) for codes in halves[0].codes])
+            return finished(list(pool.map(encode, parts_of(path, packing))), pool)
     except (NotPlainError, UnicodeDecodeError, EOFError, OSError, zlib.error):
         return None
 
@@ -158,13 +168,7 @@ class Encoded:
 
     def __init__(self) -> None:
         self.tables = [NameTable() for _ in REQUIRED]
-        self.codes: list[list[NDArray[np.int32]]] = [[np.empty(0, dtype=np.int32)] for _ in REQUIRED]
-
-    def absorb(self, column: int, other: Encoded) -> None:
-        """Append a column of the part that follows."""
-        here = self.tables[column].absorb(other.tables[column])
-        while other.codes[column]:
-            self.codes[column].append(here[other.codes[column].pop(0)])
+        self.blocks: list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]] = []
 
 
 def parts_of(path: Path, packing: str) -> list[tuple[int, int | None]]:
@@ -196,12 +200,12 @@ def encode_part(file: Any, begin: int, end: int | None, delimiter: int, n_column
     from crowdprism.annotation_kernels import encode_lines
 
     encoded = Encoded()
+    max_rows = BLOCK_BYTES // n_columns + 2  # each cell, even an empty one, is followed by a delimiter or the end
+    codes = [np.empty(max_rows, dtype=np.int32) for _ in places]
     role_of_column = np.full(n_columns, -1, dtype=np.int64)
     role_of_column[places] = np.arange(len(places))
     file.seek(begin)
     for buffer, filled in blocks(file, None if end is None else end - begin):
-        max_rows = filled // n_columns + 2  # each cell, even an empty one, is followed by a delimiter or the end
-        codes = [np.empty(max_rows, dtype=np.int32) for _ in places]
         n_rows = place = 0
         while place < filled:
             first, second, third = (
@@ -216,8 +220,8 @@ def encode_part(file: Any, begin: int, end: int | None, delimiter: int, n_column
             if place < filled:
                 for table in encoded.tables:
                     table.make_room(filled - before)
-        for kept, out in zip(encoded.codes, codes, strict=True):
-            kept.append(out[:n_rows].copy())
+        item, annotator, label = (out[:n_rows].copy() for out in codes)
+        encoded.blocks.append((item, annotator, label))
     return encoded
 
 
@@ -256,26 +260,27 @@ def line_end(buffer: NDArray[np.uint8], before: int) -> int:
     return low + found + 1
 
 
-def finished(tables: list[NameTable], codes: list[NDArray[np.int32]]) -> Annotations | None:
+def finished(parts: list[Encoded], pool: Executor) -> Annotations | None:
     """Order names and rows."""
-    item, annotator, label = codes
-    if not len(item):
-        return None
+    tables = parts[0].tables
+    shared = [
+        [table.absorb(other, pool) for table, other in zip(tables, part.tables, strict=True)] for part in parts[1:]
+    ]
     stored = [table.names() for table in tables]
+    sizes = len(stored[0].lengths), len(stored[1].lengths), len(stored[2].lengths)
+    if sizes[2] < 2:
+        return None
     orders = [names.order() for names in stored]
     ranks = [inverse(order) for order in orders]
-    n_classes = len(ranks[2])
-    if n_classes < 2:
-        return None
-    with ThreadPoolExecutor(1) as pool:
+    rows = [CodedRows(parts[0].blocks, stored[0].counts, *ranks)]
+    for part, columns in zip(parts[1:], shared, strict=True):
+        own = [rank[codes] for rank, (codes, _) in zip(ranks, columns, strict=True)]
+        rows.append(CodedRows(part.blocks, columns[0][1], *own))
+    with ThreadPoolExecutor(1) as sorter:
         # Python makes the names while compiled code, which needs no interpreter, sorts the rows.
-        rows = pool.submit(
-            sort_many, item, annotator, label, counts=stored[0].counts, item_rank=ranks[0],
-            annotator_rank=ranks[1], label_rank=ranks[2],
-            label_dtype=label_dtype(n_classes),
-        )  # fmt: skip
+        work = sorter.submit(sort_parts, rows, sizes=sizes, label_dtype=label_dtype(sizes[2]))
         items, annotators, classes = (names.in_order(order) for names, order in zip(stored, orders, strict=True))
-        start, annotator, label = rows.result()
+        start, annotator, label = work.result()
     return Annotations(start, annotator, label, items, annotators, classes)
 
 
