@@ -166,6 +166,7 @@ def test_compare_ranks_and_recommends(here: Path, run) -> None:
     assert "crowdlayer failed: It is a classifier and needs features of the items." in out
     page = (here / "c.html").read_text(encoding="utf-8")
     assert "Methods compared" in page
+    assert "crowdlayer failed: It is a classifier" in page
     assert HOSTILE not in page
     record = json.loads(run(*words, "--json")[1])
     assert record["recommended"] in ("majority-vote", "dawid-skene")

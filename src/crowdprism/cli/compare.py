@@ -163,8 +163,8 @@ def write_page(outcome: Comparison, annotations: Annotations, page: Path) -> Non
         remark("note: no page was written, because no method could be measured.")
         return
     result = outcome.results[outcome.recommended]
-    note = f"In order of merit. {outcome.reason}"
-    written = result.report(
-        page, annotations, comparison=outcome.to_records(), comparison_note=note, command=command_line()
-    )
+    failed = [f"{row.method} failed: {row.failed}" for row in outcome.rows if row.failed]
+    note = " ".join(["In order of merit.", outcome.reason, *failed])
+    rows = [{name: cell for name, cell in record.items() if name != "remark"} for record in outcome.to_records()]
+    written = result.report(page, annotations, comparison=rows, comparison_note=note, command=command_line())
     remark(f"wrote {written}")
