@@ -247,8 +247,8 @@ def encode_lines(
 # -- tables of names -----------------------------------------------------------------------------------------
 
 
-def look_up(other, used, slots, n_slots, words, part, n_parts, places, touched, codes, counts, found):
-    """Find the names of another table in this one: their codes, -1 for new ones, and how often each was counted there.
+def look_up(other, used, slots, n_slots, words, part, n_parts, places, touched, codes, found):
+    """Find the names of another table in this one: their codes, -1 for those that are not here.
 
     Threads share the work: each takes every `n_parts`-th batch of names.
     """
@@ -264,7 +264,6 @@ def look_up(other, used, slots, n_slots, words, part, n_parts, places, touched, 
             if mine:
                 places[count] = place
                 touched[count] = slots[other[place + 1] & mask]
-                counts[code + count] = np.int64(other[place + 2])
             place += words_of(other[place])
             count += 1
         if mine:
@@ -297,25 +296,6 @@ def code_of(other, place, slots, mask, words):
         slot = (slot + np.uint64(1)) & mask
 
 
-def append_new(other, used, words, state, codes):
-    """Store the names of another table that have no code yet, counted zero times; there must be room for them."""
-    place = np.int64(FIRST_PLACE)
-    code = 0
-    while place < used:
-        n_words = words_of(other[place])
-        if codes[code] < 0:
-            into = state[0]
-            for word in range(1, n_words):
-                words[into + word] = other[place + word]
-            words[into] = np.uint64(state[1]) << np.uint64(32) | (other[place] & LOW_HALF)
-            words[into + 2] = np.uint64(0)
-            codes[code] = np.int32(state[1])
-            state[0] = into + n_words
-            state[1] += 1
-        place += n_words
-        code += 1
-
-
 def rehash(words, used, slots, n_slots):
     """Enter every stored name into a new, larger table."""
     mask = np.uint64(n_slots - 1)
@@ -329,22 +309,23 @@ def rehash(words, used, slots, n_slots):
         place += words_of(words[place])
 
 
-def join_names(words, used, joined, lengths, counts, found):
-    """Write the stored names in the order of their codes, a line each."""
+def join_names(words, used, codes, first, counts, joined, begin, lengths, found):
+    """Write the stored names whose codes are `first` or more, a line each, from `begin` on; take down all counts."""
     place = np.int64(FIRST_PLACE)
-    out = 0
-    code = 0
+    out = begin
+    name = 0
     while place < used:
-        length = np.int64(words[place] & LOW_HALF)
         n_words = words_of(words[place])
-        for word in range(RECORD_WORDS, n_words):  # what is too much, the next name overwrites
-            store_word(joined, out + 8 * (word - RECORD_WORDS), words[place + word])
-        out += length
-        joined[out] = NEWLINE
-        out += 1
-        lengths[code] = length
-        counts[code] = np.int64(words[place + 2])
-        code += 1
+        counts[name] = np.int64(words[place + 2])
+        if codes[name] >= first:
+            length = np.int64(words[place] & LOW_HALF)
+            for word in range(RECORD_WORDS, n_words):  # what is too much, the next name overwrites
+                store_word(joined, out + 8 * (word - RECORD_WORDS), words[place + word])
+            out += length
+            joined[out] = NEWLINE
+            out += 1
+            lengths[codes[name]] = length
+        name += 1
         place += n_words
     found[0] = out
 

@@ -34,10 +34,9 @@ KERNELS = Kernels(
     "crowdprism.annotation_kernel_sources",
     {
         "encode_lines": f"u1 n n n i8 n {'u8 n u8 n i8 i4 ' * 3} n i4 i4 u8 u8 i8",
-        "look_up": "u8 n u8 n u8 n n i8 u8 i4 i8 i8",
-        "append_new": "u8 n u8 i8 i4",
+        "look_up": "u8 n u8 n u8 n n i8 u8 i4 i8",
         "rehash": "u8 n u8 n",
-        "join_names": "u8 n u1 i8 i8 i8",
+        "join_names": "u8 n i4 n i8 u1 n i8 i8",
         "join_ordered": "u1 n i8 n i8 i8 u1",
         "common_prefix": "u1 i8 n i8",
         "sort_words": "u1 i8 n n u8 n i8",
@@ -81,24 +80,12 @@ def look_up(
     words: NDArray[np.uint64],
     part: int,  # of n_parts, the share of one thread
     n_parts: int,
-    codes: NDArray[np.int32],  # (name of the other table,) out: its code in this one, -1 if it is new
-    counts: NDArray[np.int64],  # (name of the other table,) out: how often it was counted there
+    codes: NDArray[np.int32],  # (name of the other table,) out: its code in this one, -1 if it is not here
 ) -> None:
     """Find the names of another table in this one, which stays as it is."""
     places, touched, found = np.empty(AHEAD, np.int64), np.empty(AHEAD, np.uint64), np.empty(1, np.int64)
     shares = (part, n_parts)
-    KERNELS("look_up", other, used, slots, len(slots), words, *shares, places, touched, codes, counts, found)
-
-
-def append_new(
-    other: NDArray[np.uint64],
-    used: int,
-    words: NDArray[np.uint64],
-    state: NDArray[np.int64],
-    codes: NDArray[np.int32],  # (name of the other table,) from `look_up`; -1 becomes the new code
-) -> None:
-    """Store the new names of another table, without slots and counted zero times; there must be room for them."""
-    KERNELS("append_new", other, used, words, state, codes)
+    KERNELS("look_up", other, used, slots, len(slots), words, *shares, places, touched, codes, found)
 
 
 def rehash(words: NDArray[np.uint64], used: int, slots: NDArray[np.uint64]) -> None:
@@ -109,13 +96,16 @@ def rehash(words: NDArray[np.uint64], used: int, slots: NDArray[np.uint64]) -> N
 def join_names(
     words: NDArray[np.uint64],
     used: int,
-    joined: NDArray[np.uint8],
-    lengths: NDArray[np.int64],
-    counts: NDArray[np.int64],
+    codes: NDArray[np.int32],  # (name,) rising by one from one written name to the next
+    first: int,  # names with lower codes are left out
+    counts: NDArray[np.int64],  # (name,) out
+    joined: NDArray[np.uint8],  # out
+    begin: int,
+    lengths: NDArray[np.int64],  # (code,) out
 ) -> int:
-    """Write the stored names in the order of their codes, a line each; return the number of bytes."""
+    """Write the stored names, a line each, from `begin` on; return the place after them."""
     found = np.empty(1, np.int64)
-    KERNELS("join_names", words, used, joined, lengths, counts, found)
+    KERNELS("join_names", words, used, codes, first, counts, joined, begin, lengths, found)
     return int(found[0])
 
 

@@ -41,14 +41,22 @@ def sort_many(
     for items, annotators, labels in zip(*(np.array_split(column, N_THREADS) for column in codes), strict=True):
         counts = np.bincount(items, minlength=len(item_rank))
         parts.append(CodedRows([(items, annotators, labels)], counts, item_rank, annotator_rank, label_rank))
-    return sort_parts(parts, sizes=(len(item_rank), len(annotator_rank), len(label_rank)), label_dtype=label_dtype)
+    sizes = (len(item_rank), len(annotator_rank), len(label_rank))
+    return in_order(place_parts(parts, sizes=sizes), label_dtype=label_dtype)
 
 
-def sort_parts(
-    parts: list[CodedRows], *, sizes: tuple[int, int, int], label_dtype: Any
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
-    """Return item_start, annotator and label of all rows in order; `sizes` are items, annotators, classes."""
-    from crowdprism.annotation_kernels import place_rows, sort_within_items
+@dataclass(frozen=True)
+class PlacedRows:
+    """Rows grouped by item."""
+
+    start: NDArray[Any]  # (item + 1,)
+    keys: NDArray[Any]  # (row,) annotator and label as one number
+    n_classes: int
+
+
+def place_parts(parts: list[CodedRows], *, sizes: tuple[int, int, int]) -> PlacedRows:
+    """Group all rows by item; `sizes` are items, annotators, classes."""
+    from crowdprism.annotation_kernels import place_rows
 
     n_items, n_annotators, n_classes = sizes
     n_rows = sum(len(block[0]) for part in parts for block in part.blocks)
@@ -62,10 +70,23 @@ def sort_parts(
 
     with ThreadPoolExecutor(N_THREADS) as pool:
         list(pool.map(place, parts, next_places))
-        annotator, label = np.empty(n_rows, dtype=np.int32), np.empty(n_rows, dtype=label_dtype)
-        # Each thread owns a range of whole items, so that no two write to the same place.
-        cuts = [int(np.searchsorted(start, n_rows * part // N_THREADS)) for part in range(N_THREADS)] + [n_items]
-        list(pool.map(lambda a, b: sort_within_items(start, a, b, n_classes, keys, annotator, label), cuts, cuts[1:]))
+    return PlacedRows(start, keys, n_classes)
+
+
+def in_order(rows: PlacedRows, *, label_dtype: Any) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
+    """Return item_start, annotator and label of all rows in order."""
+    from crowdprism.annotation_kernels import sort_within_items
+
+    start, n_rows = rows.start, len(rows.keys)
+    annotator, label = np.empty(n_rows, dtype=np.int32), np.empty(n_rows, dtype=label_dtype)
+    # Each thread owns a range of whole items, so that no two write to the same place.
+    cuts = [int(np.searchsorted(start, n_rows * part // N_THREADS)) for part in range(N_THREADS)] + [len(start) - 1]
+
+    def work(begin: int, end: int) -> None:
+        sort_within_items(start, begin, end, rows.n_classes, rows.keys, annotator, label)
+
+    with ThreadPoolExecutor(N_THREADS) as pool:
+        list(pool.map(work, cuts[:-1], cuts[1:]))
     return start.astype(np.int32 if n_rows <= INT32_MAX else np.int64, copy=False), annotator, label
 
 

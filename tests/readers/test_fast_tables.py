@@ -7,6 +7,7 @@ import gzip
 import io
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from crowdprism.annotation_sorting import sort_many
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnreadableFileError
 from crowdprism.readers import fast_tables, read_annotations, reading
-from crowdprism.readers.fast_tables import read_plain
+from crowdprism.readers.fast_tables import order_of_rows, read_plain, runs_of_ones
 
 COLUMNS = ["item", "annotator", "label"]
 ROLES = {name: name for name in COLUMNS}
@@ -190,3 +191,21 @@ def test_counting_sort_agrees_with_lexsort(
     assert (sorted_annotator == ranks[1][annotator][order]).all()
     assert (sorted_label == ranks[2][label][order]).all()
     assert (np.diff(start) == np.bincount(ranks[0][item], minlength=n_items)).all()
+
+
+@pytest.mark.parametrize("varying", [[0x0F0F0F], [2**64 - 1], [0x8000000000000001, 0xFF00], [2**64 - 1, 1], [0]])
+def test_rows_are_ordered_by_their_words_whether_or_not_they_can_be_packed(
+    varying: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fast_tables, "PACKED_TOGETHER", 7)
+    draws = np.random.default_rng(0).integers(0, 2**64, (100, len(varying)), dtype=np.uint64)
+    keys = np.unique((draws & np.array(varying, dtype=np.uint64)) | np.uint64(0x30000), axis=0)
+    keys = keys[np.random.default_rng(1).permutation(len(keys))]
+    np.testing.assert_array_equal(order_of_rows(keys), np.lexsort(keys.T[::-1]))
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_runs_of_ones_make_up_the_number(bits: int) -> None:
+    runs = runs_of_ones(bits)
+    assert sum(((1 << width) - 1) << low for low, width in runs) == bits
+    assert all(low > below + width for (low, _), (below, width) in pairwise(runs))

@@ -19,7 +19,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.annotation_building import label_dtype
-from crowdprism.annotation_sorting import N_THREADS, CodedRows, sort_parts
+from crowdprism.annotation_sorting import N_THREADS, CodedRows, in_order, place_parts
 from crowdprism.annotations import Annotations
 from crowdprism.names import NameArray, name_array
 from crowdprism.readers.long_tables import MISSING_LABELS, REQUIRED
@@ -29,6 +29,7 @@ WORD_BYTES = 8  # the kernels read whole words, also at the end
 MAX_LINE_BYTES = 1 << 18
 MAX_HEADER_BYTES = 1 << 20
 MAX_SORT_WORDS = 4  # names that differ in more than 32 bytes are sorted as text
+PACKED_TOGETHER = 1 << 15  # names whose keys stay in the fastest memory
 LONGEST_MARKER = max(map(len, MISSING_LABELS))
 
 
@@ -40,7 +41,6 @@ class NameTable:
         self.words: NDArray[np.uint64] = np.empty(1 << 14, dtype=np.uint64)
         self.words[0] = 0
         self.state = np.array([1, 0, 0])  # words used, names known, and a place for the kernel's own sum
-        self.appended = False  # whether there are names without slots
 
     def make_room(self, n_bytes: int) -> None:
         """Room for as many names again, and for the names in some bytes."""
@@ -50,56 +50,64 @@ class NameTable:
         words: NDArray[np.uint64] = np.empty(2 * used + AHEAD * (RECORD_WORDS + 1) + n_bytes // 8, dtype=np.uint64)
         words[:used] = self.words[:used]
         self.words = words
-        n_slots = len(self.slots)
-        while 3 * (n_names + AHEAD) > 2 * n_slots:
-            n_slots *= 4
-        if n_slots > len(self.slots) or self.appended:
-            self.slots = np.zeros(n_slots, dtype=np.uint64)
+        if 3 * (n_names + AHEAD) > 2 * len(self.slots):
+            self.slots = np.zeros(4 * len(self.slots), dtype=np.uint64)
             rehash(self.words, used, self.slots)
-            self.appended = False
 
-    def absorb(self, other: NameTable, pool: Executor) -> tuple[NDArray[np.int32], NDArray[np.int64]]:
-        """Take over the names of another table; return the code that each has here, and how often it was there.
-
-        The other is given up. The new names are counted zero times here, and have no slots yet.
-        """
-        from crowdprism.annotation_kernels import append_new, look_up
+    def look_up(self, other: NameTable, pool: Executor) -> NDArray[np.int32]:
+        """The codes that the names of another table have here, -1 where they have none."""
+        from crowdprism.annotation_kernels import look_up
 
         used, n_names = int(other.state[0]), int(other.state[1])
-        codes, counts = np.empty(n_names, dtype=np.int32), np.empty(n_names, dtype=np.int64)
-        if self.appended:
-            self.make_room(0)
+        codes = np.empty(n_names, dtype=np.int32)
 
         def find(part: int) -> None:
-            look_up(other.words, used, self.slots, self.words, part, N_THREADS, codes, counts)
+            look_up(other.words, used, self.slots, self.words, part, N_THREADS, codes)
 
         list(pool.map(find, range(N_THREADS)))
-        if int(self.state[0]) + used > len(self.words):
-            self.words = np.concatenate([self.words[: int(self.state[0])], np.empty(used, dtype=np.uint64)])
-        append_new(other.words, used, self.words, self.state, codes)
-        self.appended = True
-        other.slots, other.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
-        return codes, counts
+        return codes
 
-    def names(self) -> StoredNames:
-        """The names in order of their codes; the table itself is given up."""
-        from crowdprism.annotation_kernels import join_names
 
-        used, n_names = int(self.state[0]), int(self.state[1])
-        joined = np.empty(used * 8, dtype=np.uint8)
-        lengths, counts = np.empty(n_names, dtype=np.int64), np.empty(n_names, dtype=np.int64)
-        n_bytes = join_names(self.words, used, joined, lengths, counts)
-        self.slots, self.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
-        return StoredNames(joined[:n_bytes].copy(), lengths, counts)
+def shared_codes(tables: list[NameTable], pool: Executor) -> list[NDArray[np.int32]]:
+    """For each table the codes of its names among the distinct names of all: those of the first come first."""
+    shared: list[NDArray[np.int32]] = []
+    known = 0
+    for table in tables:
+        codes = np.full(int(table.state[1]), -1, dtype=np.int32)
+        for earlier, its_codes in zip(tables, shared, strict=False):
+            found = earlier.look_up(table, pool)
+            np.copyto(codes, its_codes.take(found, mode="clip"), where=found >= 0)
+        new = np.flatnonzero(codes < 0)
+        codes[new] = np.arange(known, known + len(new), dtype=np.int32)
+        known += len(new)
+        shared.append(codes)
+    return shared
+
+
+def joined_names(
+    tables: list[NameTable], shared: list[NDArray[np.int32]]
+) -> tuple[StoredNames, list[NDArray[np.int64]]]:
+    """The distinct names of all tables, and how often each table counted its own; the tables are given up."""
+    from crowdprism.annotation_kernels import join_names
+
+    lengths = np.empty(max(int(codes.max(initial=-1)) for codes in shared) + 1, dtype=np.int64)
+    joined = np.empty(sum(int(table.state[0]) for table in tables) * WORD_BYTES, dtype=np.uint8)
+    counts = [np.empty(len(codes), dtype=np.int64) for codes in shared]
+    known = n_bytes = 0
+    for table, codes, own in zip(tables, shared, counts, strict=True):
+        n_bytes = join_names(table.words, int(table.state[0]), codes, known, own, joined, n_bytes, lengths)
+        known = max(known, int(codes.max(initial=-1)) + 1)
+        table.slots, table.words = np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.uint64)
+    return StoredNames(joined[:n_bytes].copy(), lengths), counts
 
 
 class StoredNames:
     """Distinct names as bytes: which are whole numbers, and in which order they stand."""
 
-    def __init__(self, joined: NDArray[np.uint8], lengths: NDArray[np.int64], counts: NDArray[np.int64]) -> None:
+    def __init__(self, joined: NDArray[np.uint8], lengths: NDArray[np.int64]) -> None:
         from crowdprism.annotation_kernels import whole_numbers
 
-        self.joined, self.lengths, self.counts = joined, lengths, counts
+        self.joined, self.lengths = joined, lengths
         numbers = np.empty(len(lengths), dtype=np.int64)
         is_whole = whole_numbers(joined, lengths, 0, numbers) or whole_numbers(joined, lengths, 2, numbers)
         self.numbers = numbers if is_whole else None
@@ -109,15 +117,13 @@ class StoredNames:
         from crowdprism.annotation_kernels import common_prefix, sort_words
 
         if self.numbers is not None:
-            return np.argsort(self.numbers)
+            return order_of_rows((self.numbers - self.numbers.min()).view(np.uint64)[:, None])
         skip = common_prefix(self.joined, self.lengths)
         n_words = -(-(int(self.lengths.max()) - skip) // 8) or 1
         keys = np.empty((len(self.lengths), n_words if n_words <= MAX_SORT_WORDS else 0), dtype=np.uint64)
         if n_words > MAX_SORT_WORDS or not sort_words(self.joined, self.lengths, skip, keys):
             return pl.Series(self.texts()).arg_sort().to_numpy()
-        if n_words == 1:
-            return np.argsort(keys[:, 0])
-        return np.lexsort(keys.T[::-1])
+        return order_of_rows(keys)
 
     def texts(self) -> list[str]:
         """The names as text, in order of their codes."""
@@ -140,6 +146,48 @@ class StoredNames:
         names[:] = texts
         names.flags.writeable = False
         return names
+
+
+def order_of_rows(keys: NDArray[np.uint64]) -> NDArray[np.int64]:
+    """The order of distinct rows (row, word), compared word by word.
+
+    Where the bits that differ at all and the row's number fit one word, as with running numbers, such words are
+    sorted: three times as quick as sorting positions.
+    """
+    n_rows = len(keys)
+    index_bits = max(n_rows - 1, 1).bit_length()
+    varying = [int(word) for word in np.bitwise_or.reduce(keys ^ keys[0], axis=0)]
+    if sum(bits.bit_count() for bits in varying) + index_bits > 64:
+        return np.argsort(keys[:, 0]) if keys.shape[1] == 1 else np.lexsort(keys.T[::-1])
+    runs = [(word, *run) for word, bits in enumerate(varying) for run in runs_of_ones(bits)]
+    packed = np.arange(n_rows, dtype=np.uint64)
+    for begin in range(0, n_rows, PACKED_TOGETHER):
+        rows = keys[begin : begin + PACKED_TOGETHER]
+        value = np.zeros(len(rows), dtype=np.uint64)
+        for word, low, width in runs:
+            value <<= np.uint64(width)
+            value |= (rows[:, word] >> np.uint64(low)) & np.uint64((1 << width) - 1)
+        packed[begin : begin + PACKED_TOGETHER] |= value << np.uint64(index_bits)
+    packed.sort()
+    packed &= np.uint64((1 << index_bits) - 1)
+    return packed.view(np.int64)
+
+
+def runs_of_ones(bits: int) -> list[tuple[int, int]]:
+    """Lowest place and width of each run of ones, the highest run first.
+
+    Examples
+    --------
+    >>> runs_of_ones(0b110100)
+    [(4, 2), (2, 1)]
+    """
+    found = []
+    while bits:
+        low = (bits & -bits).bit_length() - 1
+        width = (~(bits >> low) & ((bits >> low) + 1)).bit_length() - 1
+        found.append((low, width))
+        bits &= ~(((1 << width) - 1) << low)
+    return found[::-1]
 
 
 class NotPlainError(Exception):
@@ -262,23 +310,25 @@ def line_end(buffer: NDArray[np.uint8], before: int) -> int:
 
 def finished(parts: list[Encoded], pool: Executor) -> Annotations | None:
     """Order names and rows."""
-    tables = parts[0].tables
-    shared = [
-        [table.absorb(other, pool) for table, other in zip(tables, part.tables, strict=True)] for part in parts[1:]
-    ]
-    stored = [table.names() for table in tables]
+    shared, stored, counts = [], [], []
+    for tables in zip(*(part.tables for part in parts), strict=True):
+        shared.append(shared_codes(list(tables), pool))
+        names, own_counts = joined_names(list(tables), shared[-1])
+        stored.append(names)
+        counts.append(own_counts)
     sizes = len(stored[0].lengths), len(stored[1].lengths), len(stored[2].lengths)
     if sizes[2] < 2:
         return None
     orders = [names.order() for names in stored]
     ranks = [inverse(order) for order in orders]
-    rows = [CodedRows(parts[0].blocks, stored[0].counts, *ranks)]
-    for part, columns in zip(parts[1:], shared, strict=True):
-        own = [rank[codes] for rank, (codes, _) in zip(ranks, columns, strict=True)]
-        rows.append(CodedRows(part.blocks, columns[0][1], *own))
+    rows = []
+    for part, item_counts, *codes in zip(parts, counts[0], *shared, strict=True):
+        item, annotator, label = (rank[own] for rank, own in zip(ranks, codes, strict=True))
+        rows.append(CodedRows(part.blocks, item_counts, item, annotator, label))
+    placed = place_parts(rows, sizes=sizes)
     with ThreadPoolExecutor(1) as sorter:
-        # Python makes the names while compiled code, which needs no interpreter, sorts the rows.
-        work = sorter.submit(sort_parts, rows, sizes=sizes, label_dtype=label_dtype(sizes[2]))
+        # Python makes the names while compiled code, which needs no interpreter, sorts the rows of each item.
+        work = sorter.submit(in_order, placed, label_dtype=label_dtype(sizes[2]))
         items, annotators, classes = (names.in_order(order) for names, order in zip(stored, orders, strict=True))
         start, annotator, label = work.result()
     return Annotations(start, annotator, label, items, annotators, classes)
