@@ -64,3 +64,14 @@ def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(UnreadableFileError, match=r"x\.pth"):
         read_torch_file(path)
+
+
+def test_a_tensor_that_reaches_beyond_its_numbers_is_refused() -> None:
+    from crowdprism.features.torch_file import Storage, View, array_of
+
+    numbers = {"0": np.arange(6.0, dtype="<f4")}
+    storage = Storage("0", "<f4")
+    assert array_of(View(storage, 1, (2, 2), (1, 2)), numbers).tolist() == [[1, 3], [2, 4]]
+    for offset, shape, strides in [(3, (2, 2), (1, 3)), (-1, (2,), (1,)), (0, (7,), (1,)), (0, (2,), (-1,))]:
+        with pytest.raises(UnreadableFileError, match="beyond"):
+            array_of(View(storage, offset, shape, strides), numbers)
