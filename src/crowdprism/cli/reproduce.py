@@ -67,14 +67,14 @@ def words(given: list[str] | None) -> list[str]:
 
 def run_plan(plan: Plan, store: RowStore, processes: int, retry: bool) -> None:
     """Measure what is missing; on Ctrl-C say what is stored and how to go on."""
-    from crowdprism.cli import INTERRUPTED
-    from crowdprism.cli.screen import remark, say_error
+    from crowdprism.cli.exit_codes import INTERRUPTED
+    from crowdprism.cli.screen import remark, say_interrupted
     from crowdprism.experiments import Interrupted, run
 
     try:
         report = run(plan, store, processes=processes, retry=retry)
     except Interrupted as stop:
-        say_error(f"interrupted; {stop} The same command goes on from {store.path}; --report-only shows what is there.")
+        say_interrupted(f"{stop} The same command goes on from {store.path}; --report-only shows what is there.")
         raise typer.Exit(INTERRUPTED) from stop
     remark(f"{report.n_there} fits were there, {report.n_measured} were measured, {len(report.failed)} of them failed.")
     for row in report.failed[:MOST_FAILURES_SHOWN]:
