@@ -10,16 +10,15 @@ from being left out. What a loop finds goes into `found`.
 from __future__ import annotations
 
 import numpy as np
+from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from crowdprism.annotation_kernels import AHEAD, FIRST_PLACE, NOT_PLAIN, RECORD_WORDS, SORTERS
+from crowdprism.annotation_kernels import AHEAD, FIRST_PLACE, NOT_PLAIN, RECORD_WORDS, SORTERS, VECTOR_BYTES
 
 NEWLINE, RETURN, QUOTE = np.uint8(10), np.uint8(13), np.uint8(34)
 MINUS, POINT, ZERO = 45, 46, 48
 MAX_DIGITS = 18  # fits int64
-ONES, HIGHS = np.uint64(0x0101010101010101), np.uint64(0x8080808080808080)
-NEWLINES, RETURNS, QUOTES = np.uint64(10) * ONES, np.uint64(13) * ONES, np.uint64(34) * ONES
 MIX = np.uint64(0x9E3779B97F4A7C15)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 TAG_SHIFT = np.uint64(40)  # a slot of the table keeps 24 bits of the hash above 40 bits of place
@@ -51,6 +50,25 @@ def store_word(typing_context, pointer, place, word):
 
 
 @intrinsic
+def marked_bytes(typing_context, pointer, place, first, second, third, fourth):
+    """Which of the next VECTOR_BYTES bytes are one of four, as the bits of a number (the first byte lowest)."""
+
+    def generate(context, builder, signature, arguments):
+        vector = ir.VectorType(ir.IntType(8), VECTOR_BYTES)
+        address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), vector.as_pointer())
+        text = builder.load(address, align=1)
+        found = None
+        for sought in arguments[2:]:
+            one = builder.insert_element(vector(ir.Undefined), sought, ir.IntType(32)(0))
+            places = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR_BYTES), [0] * VECTOR_BYTES)
+            same = builder.icmp_unsigned("==", text, builder.shuffle_vector(one, vector(ir.Undefined), places))
+            found = same if found is None else builder.or_(found, same)
+        return builder.zext(builder.bitcast(found, ir.IntType(VECTOR_BYTES)), ir.IntType(64))
+
+    return types.uint64(pointer, types.int64, *[types.uint8] * 4), generate
+
+
+@intrinsic
 def trailing_zeros(typing_context, value):
     """Number of zero bits below the lowest one."""
 
@@ -58,12 +76,6 @@ def trailing_zeros(typing_context, value):
         return builder.cttz(arguments[0], context.get_constant(types.boolean, False))
 
     return types.uint64(types.uint64), generate
-
-
-@njit
-def zero_bytes(word):
-    """A word whose lowest set bit marks the lowest byte that is zero; 0 if none is."""
-    return (word - ONES) & ~word & HIGHS
 
 
 @njit
@@ -97,7 +109,7 @@ def scan_rows(buffer, begin, end, delimiter, role_of_column, n_columns, starts, 
 
     The number is NOT_PLAIN at anything unusual.
     """
-    delimiters = np.uint64(delimiter) * ONES
+    delimiter = np.uint8(delimiter)
     row = 0
     place = begin
     while place < end and row < AHEAD:
@@ -110,14 +122,14 @@ def scan_rows(buffer, begin, end, delimiter, role_of_column, n_columns, starts, 
                 place += 1
             start = place
             while True:
-                word = load_word(buffer, place)
-                marks = zero_bytes(word ^ QUOTES) | zero_bytes(word ^ NEWLINES)
-                if not quoted:
-                    marks |= zero_bytes(word ^ delimiters) | zero_bytes(word ^ RETURNS)
+                if quoted:
+                    marks = marked_bytes(buffer, place, QUOTE, NEWLINE, QUOTE, NEWLINE)
+                else:
+                    marks = marked_bytes(buffer, place, QUOTE, NEWLINE, delimiter, RETURN)
                 if marks:
-                    place += np.int64(trailing_zeros(marks) >> np.uint64(3))
+                    place += np.int64(trailing_zeros(marks))
                     break
-                place += 8
+                place += VECTOR_BYTES
                 if place >= end:
                     break
             stop = min(place, end)

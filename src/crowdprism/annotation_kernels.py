@@ -20,6 +20,7 @@ RECORD_WORDS = 3
 FIRST_PLACE = 1  # 0 marks a free slot
 INSERTION_LIMIT = 128  # longer runs are sorted by NumPy, which is not quadratic
 AHEAD = 256  # rows looked at together
+VECTOR_BYTES = 16  # text is searched, and read beyond its end, by so many bytes at once
 
 # slots, words, state and codes of one column; see `annotation_kernel_sources`
 Table = tuple[NDArray[np.uint64], NDArray[np.uint64], NDArray[np.int64], NDArray[np.int32]]
@@ -49,7 +50,7 @@ KERNELS = Kernels(
 
 
 def encode_lines(
-    buffer: NDArray[np.uint8],  # (bytes,) whole lines; eight bytes more than `end` can be read
+    buffer: NDArray[np.uint8],  # (bytes,) whole lines; VECTOR_BYTES more than `end` can be read
     begin: int,
     end: int,
     delimiter: int,
@@ -176,9 +177,13 @@ def sort_within_items(
     annotator: NDArray[np.int32],  # out
     label: NDArray[Any],  # out
 ) -> None:
-    """Sort the keys of each item in begin..end-1 and take them apart."""
+    """Sort the keys of each item in begin..end-1, long runs excepted, and take them apart."""
+    name = f"sort_within_items_{keys.dtype.str[1:]}_{label.dtype.str[1:]}"
+    KERNELS(name, start, begin, end, n_classes, INSERTION_LIMIT, keys, annotator, label)
+
+
+def sort_long_runs(start: NDArray[Any], begin: int, end: int, keys: NDArray[Any]) -> None:
+    """Sort the keys of those items in begin..end-1 that have more than INSERTION_LIMIT."""
     many = begin + np.flatnonzero(np.diff(start[begin : end + 1]) > INSERTION_LIMIT)
     for first, last in zip(start[many].tolist(), start[many + 1].tolist(), strict=True):
         keys[first:last].sort()
-    name = f"sort_within_items_{keys.dtype.str[1:]}_{label.dtype.str[1:]}"
-    KERNELS(name, start, begin, end, n_classes, INSERTION_LIMIT, keys, annotator, label)

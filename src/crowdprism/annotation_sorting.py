@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import pairwise
+from threading import Semaphore
 from typing import Any
 
 import numpy as np
@@ -42,7 +45,8 @@ def sort_many(
         counts = np.bincount(items, minlength=len(item_rank))
         parts.append(CodedRows([(items, annotators, labels)], counts, item_rank, annotator_rank, label_rank))
     sizes = (len(item_rank), len(annotator_rank), len(label_rank))
-    return in_order(place_parts(parts, sizes=sizes), label_dtype=label_dtype)
+    with ThreadPoolExecutor(N_THREADS) as pool:
+        return in_order(place_parts(parts, pool, sizes=sizes), pool, label_dtype=label_dtype)()
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ class PlacedRows:
     n_classes: int
 
 
-def place_parts(parts: list[CodedRows], *, sizes: tuple[int, int, int]) -> PlacedRows:
+def place_parts(parts: list[CodedRows], pool: Executor, *, sizes: tuple[int, int, int]) -> PlacedRows:
     """Group all rows by item; `sizes` are items, annotators, classes."""
     from crowdprism.annotation_kernels import place_rows
 
@@ -68,26 +72,43 @@ def place_parts(parts: list[CodedRows], *, sizes: tuple[int, int, int]) -> Place
         while part.blocks:
             place_rows(*part.blocks.pop(), part.annotator_rank, part.label_rank, next_place, n_classes, keys)
 
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        list(pool.map(place, parts, next_places))
+    list(pool.map(place, parts, next_places))
     return PlacedRows(start, keys, n_classes)
 
 
-def in_order(rows: PlacedRows, *, label_dtype: Any) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
-    """Return item_start, annotator and label of all rows in order."""
-    from crowdprism.annotation_kernels import sort_within_items
+def in_order(
+    rows: PlacedRows, pool: Executor, *, label_dtype: Any
+) -> Callable[[], tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]]:
+    """Begin to sort the rows of each item; the result waits for the end and returns item_start, annotator and label.
+
+    When this returns, the threads of the pool (N_THREADS, idle) need the interpreter no more: work that keeps it for
+    long does not hold them up.
+    """
+    from crowdprism.annotation_kernels import sort_long_runs, sort_within_items
 
     start, n_rows = rows.start, len(rows.keys)
     annotator, label = np.empty(n_rows, dtype=np.int32), np.empty(n_rows, dtype=label_dtype)
+    begun = Semaphore(0)
     # Each thread owns a range of whole items, so that no two write to the same place.
     cuts = [int(np.searchsorted(start, n_rows * part // N_THREADS)) for part in range(N_THREADS)] + [len(start) - 1]
 
     def work(begin: int, end: int) -> None:
+        try:
+            sort_long_runs(start, begin, end, rows.keys)
+        finally:
+            begun.release()
         sort_within_items(start, begin, end, rows.n_classes, rows.keys, annotator, label)
 
-    with ThreadPoolExecutor(N_THREADS) as pool:
-        list(pool.map(work, cuts[:-1], cuts[1:]))
-    return start.astype(np.int32 if n_rows <= INT32_MAX else np.int64, copy=False), annotator, label
+    tasks = [pool.submit(work, begin, end) for begin, end in pairwise(cuts)]
+    for _ in tasks:
+        begun.acquire()
+
+    def result() -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any]]:
+        for task in tasks:
+            task.result()
+        return start.astype(np.int32 if n_rows <= INT32_MAX else np.int64, copy=False), annotator, label
+
+    return result
 
 
 def places_of(parts: list[CodedRows], n_items: int, wide: Any) -> tuple[NDArray[Any], list[NDArray[Any]]]:
