@@ -27,6 +27,7 @@ LEVELS = [
         "annotation_columns",
         "annotation_frames",
         "annotation_kernel_sources",
+        "annotation_kernel_words",
         "annotation_kernels",
         "annotation_merging",
         "annotation_sorting",

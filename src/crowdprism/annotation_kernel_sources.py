@@ -10,10 +10,9 @@ from being left out. What a loop finds goes into `found`.
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir
-from numba import njit, types
-from numba.extending import intrinsic
+from numba import njit
 
+from crowdprism.annotation_kernel_words import load_word, marked_bytes, store_word, trailing_zeros
 from crowdprism.annotation_kernels import AHEAD, FIRST_PLACE, NOT_PLAIN, RECORD_WORDS, SORTERS, VECTOR_BYTES
 
 NEWLINE, RETURN, QUOTE = np.uint8(10), np.uint8(13), np.uint8(34)
@@ -23,59 +22,6 @@ MIX = np.uint64(0x9E3779B97F4A7C15)
 LOW_HALF = np.uint64(0xFFFFFFFF)
 TAG_SHIFT = np.uint64(40)  # a slot of the table keeps 24 bits of the hash above 40 bits of place
 PLACE_MASK = np.uint64((1 << 40) - 1)
-
-
-@intrinsic
-def load_word(typing_context, pointer, place):
-    """Eight bytes from any place, as one number (the first byte lowest)."""
-
-    def generate(context, builder, signature, arguments):
-        address = builder.gep(arguments[0], [arguments[1]])
-        word = context.get_value_type(types.uint64)
-        return builder.load(builder.bitcast(address, word.as_pointer()), align=1)
-
-    return types.uint64(pointer, types.int64), generate
-
-
-@intrinsic
-def store_word(typing_context, pointer, place, word):
-    """Write a number as eight bytes to any place."""
-
-    def generate(context, builder, signature, arguments):
-        address = builder.gep(arguments[0], [arguments[1]])
-        builder.store(arguments[2], builder.bitcast(address, arguments[2].type.as_pointer()), align=1)
-        return context.get_dummy_value()
-
-    return types.void(pointer, types.int64, types.uint64), generate
-
-
-@intrinsic
-def marked_bytes(typing_context, pointer, place, first, second, third, fourth):
-    """Which of the next VECTOR_BYTES bytes are one of four, as the bits of a number (the first byte lowest)."""
-
-    def generate(context, builder, signature, arguments):
-        vector = ir.VectorType(ir.IntType(8), VECTOR_BYTES)
-        address = builder.bitcast(builder.gep(arguments[0], [arguments[1]]), vector.as_pointer())
-        text = builder.load(address, align=1)
-        found = None
-        for sought in arguments[2:]:
-            one = builder.insert_element(vector(ir.Undefined), sought, ir.IntType(32)(0))
-            places = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR_BYTES), [0] * VECTOR_BYTES)
-            same = builder.icmp_unsigned("==", text, builder.shuffle_vector(one, vector(ir.Undefined), places))
-            found = same if found is None else builder.or_(found, same)
-        return builder.zext(builder.bitcast(found, ir.IntType(VECTOR_BYTES)), ir.IntType(64))
-
-    return types.uint64(pointer, types.int64, *[types.uint8] * 4), generate
-
-
-@intrinsic
-def trailing_zeros(typing_context, value):
-    """Number of zero bits below the lowest one."""
-
-    def generate(context, builder, signature, arguments):
-        return builder.cttz(arguments[0], context.get_constant(types.boolean, False))
-
-    return types.uint64(types.uint64), generate
 
 
 @njit

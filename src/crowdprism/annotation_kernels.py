@@ -45,7 +45,7 @@ KERNELS = Kernels(
         "code_hashes": "u8 n u8 i4 n i4 i4 i8",
         **SORTERS,
     },
-    imports=[__name__],
+    imports=[__name__, "crowdprism.annotation_kernel_words"],
 )
 
 

@@ -100,6 +100,15 @@ def test_blocks_and_threads_do_not_show_in_the_result(
     assert again == found
 
 
+def test_a_half_without_rows_changes_nothing(tmp_path: Path) -> None:
+    head, rows = b"item,annotator,label\n", b"1,a,x\n2,b,y\n"
+    plain, with_lines = tmp_path / "plain.csv", tmp_path / "lines.csv"
+    plain.write_bytes(head + rows)
+    for content in (head + b"\n" * 100 + rows, head + rows + b"\n" * 100):
+        with_lines.write_bytes(content)
+        assert quick(with_lines) == quick(plain) is not None
+
+
 def test_large_files_take_the_quick_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "x.csv"
     path.write_text("other,label,item,annotator\n-,x,1,a\n-,y,2,b\n")

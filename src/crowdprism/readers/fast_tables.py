@@ -77,7 +77,8 @@ def shared_codes(tables: list[NameTable], pool: Executor) -> list[NDArray[np.int
         codes = np.full(int(table.state[1]), -1, dtype=np.int32)
         for earlier, its_codes in zip(tables, shared, strict=False):
             found = earlier.look_up(table, pool)
-            np.copyto(codes, its_codes.take(found, mode="clip"), where=found >= 0)
+            known_there = np.flatnonzero(found >= 0)
+            codes[known_there] = its_codes[found[known_there]]
         new = np.flatnonzero(codes < 0)
         codes[new] = np.arange(known, known + len(new), dtype=np.int32)
         known += len(new)
