@@ -47,6 +47,17 @@ def test_a_trial_with_an_incomplete_grid_is_left_out(plan: Plan) -> None:
     assert ours.standard_error is None
 
 
+def test_a_grid_point_that_failed_loses_and_is_told(plan: Plan) -> None:
+    rows = rows_of(plan, {"f": [80.0, 84.0], "vote": [79.0, 80.0]})
+    fit = plan.points["easy", "f", 1][0]
+    rows[fit.key] = {"fit": fit.content, "status": "failed", "reason": "TrainingError: not finite"}
+    result = summarize(plan, rows)
+    ours = result.measured("easy", "f")
+    assert ours is not None
+    assert ours.by_seed == {1: 0.0, 2: 84.0}
+    assert "1 fits failed; the first with TrainingError: not finite" in markdown(result)
+
+
 def test_differences_are_paired_by_seed() -> None:
     one, other = Measured({1: 50.0, 2: 90.0, 3: 70.0}, 3, ()), Measured({2: 89.0, 3: 67.0, 4: 10.0}, 3, ())
     found = difference(one, other)

@@ -114,8 +114,9 @@ def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study:
     for seed, fits in grids.items():
         found = [rows[fit.key] for fit in fits if fit.key in rows]
         failed += [row["reason"] for row in found if row["status"] != DONE]
-        if len(found) == len(fits) and all(row["status"] == DONE for row in found):
-            chosen = chosen_row(found)
+        finished = [row for row in found if row["status"] == DONE]
+        if len(found) == len(fits) and finished:  # a grid point that failed loses, and is told under the table
+            chosen = chosen_row(finished)
             by_seed[seed] = figure_of(chosen, study)
             chosen_rows.append(chosen)
     return Measured(by_seed, len(grids), tuple(chosen_rows), tuple(failed))
