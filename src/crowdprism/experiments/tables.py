@@ -174,7 +174,7 @@ def pair_line(result: TableResult, cell: Cell, one: str, other: str) -> str:
     if found is None:
         return ""
     first, second = (study.published_for(cell.name, name) for name in (one, other))
-    gap = f"{first.mean - second.mean:+.{places}f}" if first and second else "-"
+    gap = f"{first.mean - second.mean:+.{places}f}" if first and second and first is not second else "-"
     error = "" if found.standard_error is None else f" ± {found.standard_error:.{places}f}"
     in_errors = "" if found.in_standard_errors is None else f"{found.in_standard_errors:+.1f}"
     entries = (
