@@ -3,11 +3,11 @@
 Run: python benchmarks/method_step_cost.py [--rounds 30] [--threads 2] [--methods NAME ...] [--output FILE]
 
 LeNet-5, 128 items a batch, about 3 annotations each, 10 classes. All methods take turns, one step each, so that other
-load hits all alike. A step with M = 10 000 annotators should cost what it costs with 59. Two exceptions are so by
-definition: Union-Net's normaliser sums over all annotators and labels, once a step in variant B (10^6 numbers here) and
+load hits all alike. A step with M = 10 000 annotators should cost what it costs with 59. Union-Net is an exception
+by definition: its normaliser sums over all annotators and labels, once a step in variant B (10^6 numbers here) and
 once for each item of the batch in variant A (128 times as many), and all of them have a gradient; these sums are
-taken a block at a time. GeoCrowdNet(W)'s volume is that of all annotators' matrices. annot-mix mixes annotations, not
-items, so its network sees three times the rows of the others, whatever the number of annotators.
+taken a block at a time. annot-mix mixes annotations, not items, so its network sees three times the rows of the
+others, whatever the number of annotators.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from torch.nn import functional
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks.batch import Batch
 from crowdprism.networks.losses import log_columns, softmax_columns
-from crowdprism.networks.row_table import RowTable
+from crowdprism.networks.row_table import ALL_ROWS_LIMIT, RowTable
 from crowdprism.networks.volume import confusion_gram
 
 Form = Literal["free", "pooled", "skill"]
@@ -211,6 +211,8 @@ class SkillConfusions(AnnotatorLayer):
         super().__init__()
         right = start.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(SKILL_MARGIN, 1 - SKILL_MARGIN)
         skill = right.logit()
+        if touched_only is None:  # what a step may form of all annotators is their matrices, not their skills
+            touched_only = start.numel() > ALL_ROWS_LIMIT
         self.table = RowTable(skill, touched_only=touched_only)
         n_classes = start.shape[-1]
         self.ease = nn.Parameter(torch.zeros(n_classes))
