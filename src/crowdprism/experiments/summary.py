@@ -146,8 +146,9 @@ def difference(one: Measured, other: Measured) -> Difference | None:
     Examples
     --------
     >>> a, b = Measured({1: 80.0, 2: 84.0}, 2, ()), Measured({1: 79.0, 2: 80.0}, 2, ())
-    >>> difference(a, b)
-    Difference(mean=2.5, standard_error=1.5, n_trials=2)
+    >>> found = difference(a, b)
+    >>> found.mean, round(found.standard_error, 6), found.n_trials
+    (2.5, 1.5, 2)
     """
     common = sorted(set(one.by_seed) & set(other.by_seed))
     if not common:
