@@ -127,6 +127,7 @@ def test_labelme_is_fetched_and_its_empty_annotators_are_left_out(site, monkeypa
         (gzip.compress(b"\0\0\x08\x01\0\0\0\x09abc"), "3 values, not the 9"),
         (gzip.compress(b"\0\0\x08\x01\0\0\0\x09abcdefghi")[:-9], "ended"),
     ],
+    ids=["not packed", "two bytes", "other numbers", "half a header", "too few values", "cut"],
 )
 def test_a_damaged_idx_file_is_refused_with_the_reason(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "images.gz"
