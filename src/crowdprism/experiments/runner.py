@@ -72,7 +72,9 @@ def run(
                 if tell is not None:
                     tell(f"[{n_done}/{len(missing)}] {told(rows[-1])}")
         except KeyboardInterrupt as error:
-            raise Interrupted(n_done, len(missing) - n_done) from error
+            # Count what is stored: the interruption may have come between storing a row and counting it.
+            left = missing_fits(missing, store.read(), retry=False, with_confusions=with_confusions)
+            raise Interrupted(len(missing) - len(left), len(left)) from error
     return RunReport(len(fits) - len(missing), n_done, tuple(failed))
 
 
