@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from crowdprism import Annotations
-from crowdprism.networks import GeometricHead, make_annotator_layer, step_kernels
+from crowdprism.networks import GeometricHead, geometric_head, make_annotator_layer, step_kernels
 from crowdprism.networks.batch import Batch
 from crowdprism.training import FlatAnnotations, RowAdam, flat_annotations
 
@@ -94,6 +94,35 @@ def test_a_compiled_step_has_the_values_and_gradients_of_the_differentiated_one(
     assert torch.allclose(sorted_rows(quick), sorted_rows(slow), atol=1e-6)
     if form == "pooled":
         assert torch.allclose(quick.layer.common.grad, slow.layer.common.grad, atol=1e-6)  # type: ignore[union-attr,arg-type]
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_rows_that_take_turns_are_pulled_apart_as_all_are_on_average(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat = crowd(weighted=False)
+    index = np.arange(25)
+    outputs = torch.zeros(25, N_CLASSES)
+
+    def gradient(turn: int) -> torch.Tensor:
+        head = make_head("free", "ccem", "W", touched_only=True)
+        batch = compiled_batch(flat, index) if compiled else flat.batch(index, torch.zeros(25, 1))
+        head._turn = turn
+        if compiled:
+            head.compiled_step(outputs, batch, 1.0)
+        else:
+            log_probs = outputs.log_softmax(-1)
+            loss = head.loss(log_probs, batch) / head.count(batch)
+            (loss + sum(head.penalties(log_probs, batch).values())).backward()
+        return sorted_rows(head)
+
+    whole = gradient(0)
+    work = (N_ANNOTATORS - 1) * N_CLASSES**3
+    monkeypatch.setattr(geometric_head, "HEAVY_PULL", work // 4 + 1)  # 4 shares of 6 rows: the last is empty
+    shares = [gradient(turn) for turn in range(4)]
+    assert torch.equal(shares[0], gradient(4))
+    assert not torch.allclose(shares[0], shares[1], atol=1e-3)
+    assert torch.allclose(torch.stack(shares).mean(dim=0), whole, atol=1e-6)
 
 
 @pytest.mark.parametrize("weighted", [True, False])

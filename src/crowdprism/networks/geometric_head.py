@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,6 +26,14 @@ Loss = Literal["ccem", "joint"]
 Regularizer = Literal["F", "W"]
 HEAVY_GRAM = 2**24  # multiplications from which on the touched rows' share of the Gram is not renewed at each step
 RENEW_EVERY = 32  # steps between renewals of such a Gram
+HEAVY_PULL = 2**26  # multiplications from which on the touched rows take turns in being pulled apart
+
+
+class Share(NamedTuple):
+    """Some of a step's rows, which stand for all: one of so many shares."""
+
+    rows: slice
+    of: int
 
 
 class GeometricHead(CrowdHead):
@@ -79,8 +87,10 @@ class GeometricHead(CrowdHead):
         rate = torch.ones(layer.n_annotators) if touch_rate is None else touch_rate
         self.register_buffer("touch_rate", rate.float(), persistent=False)
         self.total_gram: Tensor | None = None  # of all annotators, where only touched rows are updated
-        self._before: Tensor | None = None  # confusions of the touched rows before the step
+        self._before: Tensor | None = None  # confusions of the touched rows before the step, where they are few
+        self._used = False  # whether this step asked for the Gram
         self._age = 0  # steps since the Gram was recomputed
+        self._turn = 0  # steps of the epoch in which the Gram was asked for
         self.touch_rate: Tensor
 
     # -- data term ------------------------------------------------------------------------------------------
@@ -120,7 +130,8 @@ class GeometricHead(CrowdHead):
         assert isinstance(layer, LogitConfusions)
         confusions = layer.block_confusions(batch)
         volume = self.regularizer if strength else None
-        before = confusions.clone() if volume == "W" else None
+        share = self._pulled(confusions) if volume == "W" else None
+        before = None if share is None else confusions[share.rows].clone()
         done = step_kernels.crowd_step(
             outputs,
             confusions,
@@ -135,17 +146,17 @@ class GeometricHead(CrowdHead):
         values, gradient = {"data": done.loss}, done.by_logit
         if volume == "F":
             values["volume"] = -strength * done.volume
-        elif before is not None:
-            value, pull = self._confusion_pull(before, batch)
+        elif share is not None and before is not None:
+            value, pull = self._confusion_pull(before, share, batch)
             values["volume"] = -strength * float(value)
-            step_kernels.add_pull(gradient, before, pull, strength)
+            step_kernels.add_pull(gradient[share.rows], before, pull, strength)
         if layer.common is not None:
             layer.common.grad = gradient.sum(dim=0)
         if self.shrinkage and factor:
             shift = layer.shift(batch)
-            pulled = shift * self._row_scale(batch).mul_(factor * self.shrinkage).view(-1, 1, 1)
-            values["shrinkage"] = 0.5 * float(torch.vdot(shift.flatten(), pulled.flatten()))
-            gradient.add_(pulled)
+            back = shift * self._row_scale(batch).mul_(factor * self.shrinkage).view(-1, 1, 1)
+            values["shrinkage"] = 0.5 * float(torch.vdot(shift.flatten(), back.flatten()))
+            gradient.add_(back)
         layer.table.give(batch, gradient)
         return values, done.by_output
 
@@ -186,18 +197,32 @@ class GeometricHead(CrowdHead):
         block = self.layer.block_confusions(batch)
         if self.reference:
             return -self.strength * self._reference_volume(confusion_gram(block.double()))
-        return -self.strength * known_gradient(block, *self._confusion_pull(block.detach(), batch))
+        share = self._pulled(block)
+        part = block[share.rows]
+        return -self.strength * known_gradient(part, *self._confusion_pull(part.detach(), share, batch))
+
+    def _pulled(self, block: Tensor) -> Share:
+        """Which of the working rows are pulled apart in this step: all, or where that is much work some, in turn.
+
+        Rows stand in the order in which shuffled items name them, turns in that of the steps: every row has the same
+        chance, and the pull of some, times the number of shares, is on average that of all.
+        """
+        work = block.numel() * block.shape[-1]
+        n_shares = max(1, -(-work // HEAVY_PULL)) if self.layer.table.touched_only else 1
+        turn, size = self._turn % n_shares, -(-len(block) // n_shares)
+        return Share(slice(turn * size, (turn + 1) * size), n_shares)
 
     @torch.no_grad()
-    def _confusion_pull(self, block: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Return log det of the Gram of all confusions, and its gradient by those of the working rows."""
+    def _confusion_pull(self, part: Tensor, share: Share, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return log det of the Gram of all confusions, and its gradient by `part`, those of the share's rows."""
         if not self.layer.table.touched_only:
-            value, slope = volume_and_slope(confusion_gram(block.double()))
-            return value, torch.matmul((2.0 * slope).to(block.dtype), block)
-        self._before = block
+            value, slope = volume_and_slope(confusion_gram(part.double()))
+            return value, torch.matmul((2.0 * slope).to(part.dtype), part)
         value, slope = volume_and_slope(self._total())
-        pull = torch.matmul((2.0 * slope).to(block.dtype), block)  # d log det / d C_m
-        return value, pull.mul_(self._row_scale(batch).view(-1, 1, 1))
+        self._used = True
+        self._before = part if part.numel() * part.shape[-1] <= HEAVY_GRAM and share.of == 1 else None
+        pull = torch.matmul((2.0 * slope).to(part.dtype), part)  # d log det / d C_m
+        return value, pull.mul_(self._row_scale(batch)[share.rows].mul_(share.of).view(-1, 1, 1))
 
     # -- the running Gram -----------------------------------------------------------------------------------
 
@@ -209,6 +234,7 @@ class GeometricHead(CrowdHead):
     def start_epoch(self, epoch: int) -> None:
         """Let the Gram be recomputed from all annotators, so that rounding does not add up over epochs."""
         self.total_gram = self._before = None
+        self._turn = 0
 
     @torch.no_grad()
     def after_step(self, batch: Batch) -> None:
@@ -220,15 +246,17 @@ class GeometricHead(CrowdHead):
         """
         if self.regularizer != "W" or not self.layer.table.touched_only:
             return
-        before, self._before = self._before, None
-        if before is None:
+        used, before = self._used, self._before
+        self._used, self._before = False, None
+        if not used:
             self.total_gram = None  # it was not asked for in this step, and is not kept up
-        elif self.total_gram is not None and before.numel() * before.shape[-1] <= HEAVY_GRAM:
+        elif self.total_gram is not None and before is not None:
             after = self.layer.log_confusions(batch.touched).exp()
             self.total_gram += (confusion_gram(after) - confusion_gram(before)).double()
         elif self._age + 1 >= RENEW_EVERY:
             self.total_gram = None
         self._age += 1
+        self._turn += 1
 
     @torch.no_grad()
     def confusions(self) -> Tensor:

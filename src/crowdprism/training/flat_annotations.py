@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -107,13 +108,15 @@ class FlatAnnotations:
         found, n_touched = step_kernels.gather(
             start, annotator, label, whole, torch.from_numpy(cuts), n=ends[-1], seen=seen
         )
-        weights = None if self.weight is None else torch.from_numpy(self.weight[found[0].numpy()])
-        for place, (size, distinct) in enumerate(zip(map(len, order), n_touched.tolist(), strict=True)):
-            begin, end = ends[place], ends[place + 1]
-            part = found.narrow(1, begin, end - begin).unbind()
-            weight = None if weights is None else weights[begin:end]
-            chosen = whole.narrow(0, int(cuts[place]), size)
-            yield partial(_batch, part, weight, chosen, labelled[place], distinct)
+        sizes = np.diff(ends).tolist()
+        *rows, touched = (torch.split(row, sizes) for row in found)
+        distinct = [some.narrow(0, 0, size) for some, size in zip(touched, n_touched.tolist(), strict=True)]
+        weights = (
+            [None] * len(order) if self.weight is None else torch.split(torch.from_numpy(self.weight[found[0]]), sizes)
+        )
+        columns: list[Sequence[Any]] = [*rows, weights, torch.split(whole, list(map(len, order))), labelled, distinct]
+        for parts in zip(*columns, strict=True):
+            yield partial(_batch, *parts)
 
     def batch(self, index: IntArray, features: Tensor) -> Batch:
         """Gather the annotations of the items at `index` as flat tensors on the device of `features`."""
@@ -162,9 +165,17 @@ def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even
 
 
 def _batch(
-    part: tuple[Tensor, ...], weight: Tensor | None, index: Tensor, n_labelled: int, distinct: int, features: Tensor
+    annotation: Tensor,
+    item: Tensor,
+    annotator: Tensor,
+    label: Tensor,
+    place: Tensor,
+    weight: Tensor | None,
+    index: Tensor,
+    n_labelled: int,
+    touched: Tensor,
+    features: Tensor,
 ) -> Batch:
-    annotation, item, annotator, label, place, touched = part
     count = float(len(label) if weight is None else weight.sum())
     return Batch(
         features=features,
@@ -176,5 +187,5 @@ def _batch(
         count=count if count > 0 else 1.0,
         n_labelled=max(1, n_labelled),
         annotation=annotation,
-        distinct=(touched[:distinct], place),
+        distinct=(touched, place),
     )

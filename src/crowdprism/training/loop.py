@@ -135,6 +135,8 @@ class Trainer:
                 (shared, s.annotator_learning_rate, s.annotator_weight_decay),
             ],
         )
+        groups = [] if self.optimizer is None else self.optimizer.param_groups
+        self._trained: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
         self.rows = RowAdam(
             self.head.tables,
             name=s.optimizer,
@@ -249,8 +251,8 @@ class Trainer:
         step, total = self._progress(epoch, place)
         with self._stream(lent), self._autocast():
             outputs = self._forward(batch.features)
-        if self.optimizer is not None:
-            self.optimizer.zero_grad(set_to_none=True)
+        for parameter in self._trained:
+            parameter.grad = None  # what zero_grad does, without its tenth of a millisecond for profilers
         factor = s.penalty_factor(step, total)
         if self._compiled:
             values, gradient = self.head.compiled_step(outputs, batch, factor)

@@ -130,28 +130,34 @@ class RowAdam:
         """Gradients of the rows of the current step, for norm clipping."""
         return [working[1] for table in self.tables if (working := table.working()) is not None]
 
-    @torch.no_grad()
     def step(self) -> None:
         """Update the touched rows of every table and write them back."""
-        group = self.param_groups[0]
-        for table, mean, square, clock in zip(self.tables, self.mean, self.square, self.clock, strict=True):
+        update = self._compiled_rows if self.compiled else self._rows
+        for table, *state in zip(self.tables, self.mean, self.square, self.clock, strict=True):
             working = table.working()
-            if working is None:
-                continue
-            touched, gradient = working
-            if self.compiled:
-                self._settings.numpy()[:] = (group["lr"], *group["betas"], EPSILON, group["weight_decay"])
-                tables = (table.values.detach(), mean, square, clock)
-                step_kernels.adam_rows(*tables, touched, gradient, self._settings, decoupled=self.name == "adamw")
-                continue
-            assert table.pending is not None
-            clock.index_add_(0, touched, torch.ones_like(touched, dtype=torch.int32))
-            steps = clock.index_select(0, touched).view(-1, *[1] * (gradient.ndim - 1))
-            value = table.pending.leaf.detach().clone()  # the leaf keeps the rows as they were
-            first, second = mean.index_select(0, touched), square.index_select(0, touched)
-            self._update(value, gradient, first, second, steps, group)
-            for whole, rows in ((table.values, value), (mean, first), (square, second)):
-                whole.index_copy_(0, touched, rows)
+            if working is not None:
+                update(table, *working, *state)
+
+    def _compiled_rows(
+        self, table: RowTable, touched: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, clock: Tensor
+    ) -> None:
+        group = self.param_groups[0]
+        self._settings.numpy()[:] = (group["lr"], *group["betas"], EPSILON, group["weight_decay"])
+        tables = (table.values, mean, square, clock)
+        step_kernels.adam_rows(*tables, touched, gradient, self._settings, decoupled=self.name == "adamw")
+
+    @torch.no_grad()
+    def _rows(
+        self, table: RowTable, touched: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, clock: Tensor
+    ) -> None:
+        assert table.pending is not None
+        clock.index_add_(0, touched, torch.ones_like(touched, dtype=torch.int32))
+        steps = clock.index_select(0, touched).view(-1, *[1] * (gradient.ndim - 1))
+        value = table.pending.leaf.detach().clone()  # the leaf keeps the rows as they were
+        first, second = mean.index_select(0, touched), square.index_select(0, touched)
+        self._update(value, gradient, first, second, steps, self.param_groups[0])
+        for whole, rows in ((table.values, value), (mean, first), (square, second)):
+            whole.index_copy_(0, touched, rows)
 
     def _update(
         self, value: Tensor, gradient: Tensor, first: Tensor, second: Tensor, steps: Tensor, group: dict[str, Any]
