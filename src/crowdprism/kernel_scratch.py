@@ -1,4 +1,4 @@
-"""Memory that a kernel takes for itself; imports numba, so only making machine code imports it.
+"""Memory that a kernel takes for itself or finds by its address; imports numba, so only making machine code imports it.
 
 A compiler that sees memory being allocated knows that nothing else points to it, and may then keep a row in registers
 over a loop. NumPy arrays would do, but freeing them needs numba in the process.
@@ -18,6 +18,7 @@ from numba.extending import intrinsic
 BYTES = ir.IntType(64)
 ANYTHING = ir.IntType(8).as_pointer()
 DOUBLES = types.CPointer(types.float64)
+FLOATS = types.CPointer(types.float32)
 BYTES_PER_DOUBLE = 8
 
 
@@ -44,3 +45,13 @@ def free_doubles(typing_context, place):
         return context.get_dummy_value()
 
     return types.void(DOUBLES), generate
+
+
+@intrinsic
+def floats_at(typing_context, address):
+    """Pointer to the numbers at an address: how a kernel takes a list of arrays."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.FloatType().as_pointer())
+
+    return FLOATS(types.int64), generate

@@ -30,6 +30,7 @@ KERNELS = Kernels(
         "add_pull": "f4 f4 f4 f8 n n n",
         "gather": "i8 i8 i8 i8 i8 n i8 i8 i8 i8 i8 i8 i8 i8",
         "adam_rows": "f4 f4 f4 i4 i8 f4 f8 n n n n",
+        "adam_tensors": "i8 i8 f4 f8 n n",
     },
 )
 TYPES = {"f4": torch.float32, "f8": torch.float64, "i4": torch.int32, "i8": torch.int64, "n": None}

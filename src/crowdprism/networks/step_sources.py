@@ -11,6 +11,8 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
+from crowdprism.kernel_scratch import floats_at
+
 TINIEST = 1e-300
 
 
@@ -233,30 +235,50 @@ def add_pull(gradient, confusions, pull, settings, k, first, last):
             gradient[j * k + c] -= strength * confusions[j * k + c] * (pull[j * k + c] - mean)
 
 
-def adam_rows(values, mean, square, clock, touched, gradient, settings, width, decoupled, first, last):
-    """One Adam step of the touched rows `first` to before `last`; each row has its own clock."""
-    width = np.uint64(width)
-    rate, beta1, beta2, epsilon, decay = settings[0], settings[1], settings[2], settings[3], settings[4]
+@njit
+def _adam(values, mean, square, gradient, here, there, width, steps, settings, s, decoupled):
+    """One Adam step, the `steps`-th, of `width` numbers; the settings stand at `s`."""
+    rate, beta1, beta2 = settings[s], settings[s + np.uint64(1)], settings[s + np.uint64(2)]
+    epsilon, decay = settings[s + np.uint64(3)], settings[s + np.uint64(4)]
     keep1, keep2 = np.float32(beta1), np.float32(beta2)
     add1, add2 = np.float32(1.0 - beta1), np.float32(1.0 - beta2)
     shrink = np.float32(1.0 - rate * decay if decoupled else 1.0)
     pull = np.float32(0.0 if decoupled else decay)
     small = np.float32(epsilon)
+    step = np.float32(rate / (1.0 - np.exp(steps * np.log(beta1))))
+    root = np.float32(1.0 / np.sqrt(1.0 - np.exp(steps * np.log(beta2))))
+    for c in range(width):
+        value = values[here + c] * shrink
+        g = gradient[there + c] + pull * value
+        m = mean[here + c] * keep1 + g * add1
+        v = square[here + c] * keep2 + g * g * add2
+        mean[here + c] = m
+        square[here + c] = v
+        values[here + c] = value - step * m / (np.sqrt(v) * root + small)
+
+
+def adam_rows(values, mean, square, clock, touched, gradient, settings, width, decoupled, first, last):
+    """One Adam step of the touched rows `first` to before `last`; each row has its own clock."""
+    width, zero = np.uint64(width), np.uint64(0)
     for r in range(np.uint64(first), np.uint64(last)):
         row = np.uint64(touched[r])
         clock[row] += 1
         steps = np.float64(clock[row])
-        step = np.float32(rate / (1.0 - np.exp(steps * np.log(beta1))))
-        root = np.float32(1.0 / np.sqrt(1.0 - np.exp(steps * np.log(beta2))))
-        here, there = row * width, r * width
-        for c in range(width):
-            value = values[here + c] * shrink
-            g = gradient[there + c] + pull * value
-            m = mean[here + c] * keep1 + g * add1
-            s = square[here + c] * keep2 + g * g * add2
-            mean[here + c] = m
-            square[here + c] = s
-            values[here + c] = value - step * m / (np.sqrt(s) * root + small)
+        _adam(values, mean, square, gradient, row * width, r * width, width, steps, settings, zero, decoupled)
+
+
+def adam_tensors(addresses, sizes, clock, settings, n, decoupled):
+    """One Adam step of tensors, at the addresses of values, gradient (0 if there is none), mean and square."""
+    zero = np.uint64(0)
+    for t in range(np.uint64(n)):
+        at = np.uint64(4) * t
+        if addresses[at + np.uint64(1)] == 0:
+            continue
+        clock[t] += np.float32(1.0)
+        values, gradient = floats_at(addresses[at]), floats_at(addresses[at + np.uint64(1)])
+        mean, square = floats_at(addresses[at + np.uint64(2)]), floats_at(addresses[at + np.uint64(3)])
+        width, steps = np.uint64(sizes[t]), np.float64(clock[t])
+        _adam(values, mean, square, gradient, zero, zero, width, steps, settings, np.uint64(5) * t, decoupled)
 
 
 def gather(

@@ -35,6 +35,7 @@ from crowdprism.training.checkpoint import (
     optimizer_tensors,
     without_prefix,
 )
+from crowdprism.training.compiled_adam import CompiledAdam
 from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
@@ -128,12 +129,13 @@ class Trainer:
         s = self.settings
         by_row = {table.values for table in self.head.tables if table.touched_only or self._compiled}
         shared = [parameter for parameter in self.head.parameters() if parameter not in by_row]
-        self.optimizer = make_optimizer(
+        self.optimizer: torch.optim.Optimizer | CompiledAdam | None = make_optimizer(
             s.optimizer,
             [
                 (self.network.parameters(), s.learning_rate, s.weight_decay),
                 (shared, s.annotator_learning_rate, s.annotator_weight_decay),
             ],
+            compiled=self._compiled,
         )
         groups = [] if self.optimizer is None else self.optimizer.param_groups
         self._trained: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
