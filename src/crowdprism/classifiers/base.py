@@ -37,40 +37,34 @@ features, device and seed. Draw random numbers only through `crowdprism.seeding`
 
 from __future__ import annotations
 
-import inspect
 import os
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
-import sklearn.exceptions
 import torch
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils.validation import validate_data
 from torch import nn
 
-from crowdprism.annotations import Annotations, as_annotations
-from crowdprism.classifiers import evidence, storage, tuning
+from crowdprism.annotations import Annotations
+from crowdprism.classifiers import storage, tuning
 from crowdprism.classifiers.alignment import ClassAlignment, examine_alignment
-from crowdprism.classifiers.ensemble import ClassProbabilities, Member, mean_class_probs, mean_confusions
-from crowdprism.classifiers.features import Features, as_features, is_stream, n_items_of
+from crowdprism.classifiers.ensemble import Member, mean_class_probs, mean_confusions
+from crowdprism.classifiers.features import n_items_of
+from crowdprism.classifiers.fitted import FittedClassifier
 from crowdprism.classifiers.problem import (
     Problem,
     annotations_of,
-    make_items,
     matched,
     require_learnable,
-    require_same_classes,
     with_unlabelled,
 )
 from crowdprism.classifiers.together import Prepared, Run, can_train_together, train_together
 from crowdprism.classifiers.validation import Validation, make_validation
 from crowdprism.confusion import normalize_rows
-from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, NotFittedError
+from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError
 from crowdprism.fit_result import FitResult, json_ready
 from crowdprism.names import NameArray
 from crowdprism.networks import CrowdHead, build_network
@@ -78,10 +72,8 @@ from crowdprism.networks.build import check_output, resolve_network
 from crowdprism.seeding import stream, torch_stream
 from crowdprism.training import (
     Augmentation,
-    Callback,
     CheckpointFolder,
     FlatAnnotations,
-    InputScaling,
     Items,
     Trainer,
     TrainingOutcome,
@@ -89,18 +81,13 @@ from crowdprism.training import (
     choose_device,
 )
 
-Selection = Literal["annotations", "clean", "last"]
 SELECTIONS = ("annotations", "clean", "last")
 SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
 ANNOTATOR_RATE_RATIO = 10.0  # annotators' logits must travel several units; at the network's rate they cannot
 NOT_IN_FINGERPRINT = {"checkpoint", "resume", "callbacks", "n_workers", "network", "n_heads"}
 
 
-class UnfittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
-    """A learned quantity was asked for before `fit`; scikit-learn's tools know it as theirs."""
-
-
-class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class CrowdClassifier(FittedClassifier):
     """A network trained on features and annotations; base of all methods.
 
     Parameters
@@ -140,74 +127,12 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     name: ClassVar[str]
     kinds: ClassVar[dict[str, type[CrowdClassifier]]] = {}  # every method by name, for loading; users' own as well
     rate_ratio: ClassVar[float] = ANNOTATOR_RATE_RATIO
-    no_confusions: ClassVar[str] = ""  # why a method has no confusion matrices, and which to take instead
 
-    def __init__(
-        self,
-        *,
-        network: Any = "auto",
-        network_options: dict[str, Any] | None = None,
-        epochs: int = 50,
-        batch_size: int | Literal["auto"] = "auto",
-        optimizer: str = "adam",
-        schedule: str = "cosine",
-        learning_rate: float = 3e-3,
-        annotator_learning_rate: float | None = None,
-        weight_decay: float = 5e-3,
-        annotator_weight_decay: float = 0.0,
-        clip_norm: float | None = None,
-        warm_start: float = 0.2,
-        ramp: float = 0.0,
-        hold_annotators: float = 0.0,
-        patience: int | None = None,
-        selection: Selection = "last",
-        validation_fraction: float = 0.1,
-        standardize: bool = True,
-        input_noise: float | Literal["auto"] = 0.0,
-        shift: int = 0,
-        flip: bool = False,
-        mixup: float = 0.0,
-        n_heads: int = 1,
-        device: str = "auto",
-        precision: str = "float32",
-        compile: bool = False,
-        n_workers: int = 0,
-        checkpoint: str | os.PathLike[str] | None = None,
-        resume: bool = True,
-        callbacks: Sequence[Callback] = (),
-        random_state: Any = 0,
-    ) -> None:
-        self.network = network
-        self.network_options = network_options
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.optimizer = optimizer
-        self.schedule = schedule
-        self.learning_rate = learning_rate
-        self.annotator_learning_rate = annotator_learning_rate
-        self.weight_decay = weight_decay
-        self.annotator_weight_decay = annotator_weight_decay
-        self.clip_norm = clip_norm
-        self.warm_start = warm_start
-        self.ramp = ramp
-        self.hold_annotators = hold_annotators
-        self.patience = patience
-        self.selection = selection
-        self.validation_fraction = validation_fraction
-        self.standardize = standardize
-        self.input_noise = input_noise
-        self.shift = shift
-        self.flip = flip
-        self.mixup = mixup
-        self.n_heads = n_heads
-        self.device = device
-        self.precision = precision
-        self.compile = compile
-        self.n_workers = n_workers
-        self.checkpoint = checkpoint
-        self.resume = resume
-        self.callbacks = callbacks
-        self.random_state = random_state
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Enter the method among the kinds."""
+        super().__init_subclass__(**kwargs)
+        if "name" in vars(cls):
+            CrowdClassifier.kinds[cls.name] = cls
 
     # -- what a method supplies -----------------------------------------------------------------------------
 
@@ -267,51 +192,8 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Whether a wrong permutation of classes is mended, or only reported."""
         return True
 
-    @property
-    def _posterior_temper(self) -> float:
-        """How the annotations of an item add up in `label_posterior`; see `evidence.posterior`."""
-        return 1.0
-
     def _prepare_network(self, network: nn.Module, problem: Problem) -> None:
         """Change the freshly built network before training, such as by training it on majority votes."""
-
-    # -- scikit-learn ---------------------------------------------------------------------------------------
-
-    @classmethod
-    def _get_param_names(cls) -> list[str]:
-        """Names of all parameters: the method's own and those it passes on as `**training`."""
-        kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-        names = {
-            parameter.name
-            for base in cls.__mro__
-            if issubclass(base, CrowdClassifier) and "__init__" in vars(base)
-            for parameter in inspect.signature(base.__init__).parameters.values()
-            if parameter.kind in kinds and parameter.name != "self"
-        }
-        return sorted(names)
-
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Show the whole list of parameters in `help` and editors, though a method only writes its own."""
-        super().__init_subclass__(**kwargs)
-        if "name" in vars(cls):
-            CrowdClassifier.kinds[cls.name] = cls
-        seen: dict[str, inspect.Parameter] = {}
-        for base in cls.__mro__:
-            if issubclass(base, CrowdClassifier) and "__init__" in vars(base):
-                for name, parameter in inspect.signature(base.__init__).parameters.items():
-                    if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-                        seen.setdefault(name, parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY))
-        cls.__signature__ = inspect.Signature(list(seen.values()))
-
-    def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """Show the parameters that differ from their defaults."""
-        defaults = inspect.signature(type(self)).parameters
-        changed = [
-            f"{name}={value!r}"
-            for name, value in self.get_params(deep=False).items()
-            if not _same(value, defaults[name].default)
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
 
     # -- fit ------------------------------------------------------------------------------------------------
 
@@ -405,37 +287,6 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             stream(self.random_state, "check")
             return int(self.random_state or 0)
         return int(stream(self.random_state, "random_state").integers(2**31))
-
-    def _features(self, X: Any, *, reset: bool = False, what: str = "X") -> Features:
-        """Check features, and that later ones have the shape of those fitted."""
-        if is_stream(X):
-            return as_features(X, what=what)
-        if not hasattr(X, "shape"):
-            X = np.asarray(X)
-        if len(X.shape) <= 2 and not isinstance(X, torch.Tensor):
-            X = validate_data(
-                self, X, reset=reset, dtype=None, ensure_all_finite=False, ensure_min_samples=1, ensure_min_features=1
-            )
-        features = as_features(X, what=what)
-        shape = tuple(features.shape[1:])  # type: ignore[union-attr]
-        if reset:
-            self._input_shape = shape
-            self.n_features_in_ = shape[0]
-        elif shape != self._input_shape:
-            raise InvalidParameterError(
-                f"Items of {what} have shape {shape}, but the model was fitted on {self._input_shape}."
-            )
-        return features
-
-    def _make_scaling(self, features: Features) -> InputScaling:
-        if is_stream(features):
-            first = getattr(features, "dataset", features)[0]  # type: ignore[index]
-            self._input_shape = tuple((first[0] if isinstance(first, (tuple, list)) else first).shape)
-            return InputScaling.identity()
-        return InputScaling.of(features) if self.standardize else InputScaling.identity()  # type: ignore[arg-type]
-
-    def _items(self, features: Features, device: torch.device) -> Items:
-        return make_items(features, self._scaling, device, self.n_workers)
 
     # -- training -------------------------------------------------------------------------------------------
 
@@ -610,98 +461,6 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             warnings=tuple(self._warnings),
         )
 
-    # -- use ------------------------------------------------------------------------------------------------
-
-    def _require_fitted(self) -> None:
-        if not hasattr(self, "result_"):
-            raise UnfittedError(f"This {type(self).__name__} is not fitted yet. Call fit(X, annotations) first.")
-
-    def __sklearn_is_fitted__(self) -> bool:
-        return hasattr(self, "result_")
-
-    @property
-    def confusions_(self) -> NDArray[Any] | None:
-        """(n_annotators, true class, given label), rows sum to one; None for methods without."""
-        self._require_fitted()
-        return self._confusions
-
-    @property
-    def annotator_accuracy_(self) -> NDArray[Any] | None:
-        """(n_annotators,) probability that a label is right, for items like those fitted."""
-        self._require_fitted()
-        return self.result_.annotator_accuracy
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Class probabilities of items by their features alone: (n_items, n_classes), in the order of `classes_`."""
-        self._require_fitted()
-        return mean_class_probs(self._members, self._items(self._features(X), self._predict_device()))
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Most probable class of each item, by name; ties go to the class that comes first."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
-
-    def _predict_device(self) -> torch.device:
-        parameter = next(self._members[0].network.parameters(), None)
-        return torch.device("cpu") if parameter is None else parameter.device
-
-    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy where y holds true classes (1-D); `annotation_score` where y is annotations.
-
-        So `GridSearchCV` on annotations chooses by the likelihood of held-out annotations.
-        """
-        if isinstance(y, Annotations) or len(np.shape(y)) == 2:
-            return self.annotation_score(X, y)
-        return float(super().score(X, y, sample_weight))
-
-    def annotation_score(self, X: Any, y: Any) -> float:
-        """Mean log-likelihood of annotations given their items' features; annotators never seen are the average one."""
-        self._require_fitted()
-        features = self._features(X)
-        annotations = matched(self._known(y), X, n_items_of(features))
-        class_probs = mean_class_probs(self._members, self._items(features, self._predict_device()))
-        return evidence.mean_log_likelihood(class_probs, annotations, self._columns(annotations))
-
-    def label_posterior(self, X: Any, y: Any) -> NDArray[np.float64]:
-        """Class probabilities given features and annotations: corrected labels of annotated items.
-
-        The classifier's probabilities times each annotator's evidence. Annotators that were not seen in `fit` get the
-        confusion of the crowd's average label; items without annotations get the classifier's probabilities.
-        """
-        self._require_fitted()
-        features = self._features(X)
-        annotations = matched(self._known(y), X, n_items_of(features))
-        class_probs = mean_class_probs(self._members, self._items(features, self._predict_device()))
-        return self._posterior_of(class_probs, annotations)
-
-    def _known(self, y: Any) -> Annotations:
-        """Accept annotations, or a table in which columns are the fitted annotators and labels the class names."""
-        if isinstance(y, Annotations):
-            return y
-        if np.ndim(y) == 2 and np.shape(y)[1] == len(self._annotators):
-            return Annotations.from_dense(y, classes=self.classes_.tolist(), annotator_names=self._annotators.tolist())
-        return as_annotations(y)
-
-    def _columns(self, annotations: Annotations) -> NDArray[np.float64]:
-        if self._confusions is None:
-            raise InvalidParameterError(
-                f"{type(self).__name__} learns no confusion matrices, so it has no evidence.{self.no_confusions}"
-            )
-        crowd = evidence.crowd_confusion(self._confusions, self._labels_per_annotator)
-        codes = require_same_classes(annotations, self.classes_)
-        return evidence.log_evidence_columns(annotations, codes, self._annotators, self._confusions, crowd)
-
-    def _posterior_of(self, class_probs: NDArray[Any], annotations: Annotations) -> NDArray[np.float64]:
-        columns = self._columns(annotations)
-        return evidence.posterior(class_probs, annotations, columns, temper=self._posterior_temper)
-
-    def to_module(self) -> nn.Module:
-        """Return a torch module from raw features to class probabilities, scaling and all heads included."""
-        self._require_fitted()
-        return ClassProbabilities(
-            self._scaling, [member.network for member in self._members], [member.order for member in self._members]
-        ).eval()
-
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there."""
         self._require_fitted()
@@ -721,7 +480,3 @@ class CrowdClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if not isinstance(model, cls):
             raise InvalidParameterError(f"{folder} holds a {type(model).__name__}, not a {cls.__name__}.")
         return model
-
-
-def _same(value: Any, default: Any) -> bool:
-    return value is default or (type(value) is type(default) and bool(np.all(value == default)))
