@@ -18,7 +18,7 @@ KERNELS = Kernels(
         "expect_glad_many": "i8 u4 u4 f4 f8 f8 n n n n n f8 f8 f8",
         "sweep_glad": "i8 u4 f4 f8 f8 f8 n n n f8 f8 f8",
     },
-    imports=["crowdprism.aggregators.expectation_records"],
+    imports=["crowdprism.aggregators.expectation_records", "crowdprism.aggregators.row_sources"],
 )
 
 

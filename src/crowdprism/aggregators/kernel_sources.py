@@ -17,10 +17,20 @@ import numpy as np
 from numba import njit
 
 from crowdprism.aggregators.expectation_records import TIE
+from crowdprism.aggregators.row_sources import (
+    RESCALE_EVERY,
+    add,
+    clear,
+    copy,
+    divide_and_add,
+    exponentiate,
+    multiply,
+    normalize,
+    store,
+)
 from crowdprism.kernel_scratch import free_doubles, new_doubles
 
 UNDERFLOW = 1e-150
-RESCALE_EVERY = 8  # annotations; so many factors of at least 1e-30 stay above the smallest double
 
 
 def expect(item_start, cell, table, prior, width, columns, first, last, hard, keep, counts, probabilities, totals):
@@ -32,8 +42,7 @@ def expect(item_start, cell, table, prior, width, columns, first, last, hard, ke
     for item in range(np.uint64(first), np.uint64(last)):
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
-        for k in range(width):
-            row[k] = prior[k]
+        copy(row, prior, width)
         done = begin
         while done < end:
             stop = min(done + np.uint64(RESCALE_EVERY), end)
@@ -42,29 +51,19 @@ def expect(item_start, cell, table, prior, width, columns, first, last, hard, ke
                 for k in range(width):
                     row[k] *= table[c + k]
             done = stop
-            norm = 0.0
-            if hard and done == end:
-                norm = _harden(row, width)
-            else:
-                for k in range(width):
-                    norm += row[k]
-                inverse = 1.0 / norm
-                for k in range(width):
-                    row[k] *= inverse
+            norm = _harden(row, width) if hard and done == end else normalize(row, width)
             scale *= norm
             if scale < UNDERFLOW:
                 log_likelihood += np.log(scale)
                 scale = 1.0
         if begin < end:
-            for k in range(width):
-                totals[k] += row[k]
+            add(totals, row, width)
             for j in range(begin, end):
                 c = np.uint64(cell[j]) * width
                 for k in range(width):
                     counts[c + k] += row[k]
         if keep:
-            for k in range(columns):
-                probabilities[item * columns + k] = row[k]
+            store(probabilities, item, row, columns)
     totals[width] = log_likelihood + np.log(scale)
     free_doubles(row)
 
@@ -95,8 +94,7 @@ def expect_weighted(
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
         mass = 0.0
-        for k in range(width):
-            row[k] = 0.0
+        clear(row, width)
         for j in range(begin, end):
             c = np.uint64(cell[j]) * width
             w = np.float64(weight[j])
@@ -104,33 +102,22 @@ def expect_weighted(
             for k in range(width):
                 row[k] += w * table[c + k]
         if mass > 0.0:
-            top = -np.inf
-            for k in range(columns):
-                if prior[k] > 0.0:
-                    top = max(top, row[k])
-            norm = 0.0
-            for k in range(width):
-                row[k] = prior[k] * np.exp(row[k] - top) if prior[k] > 0.0 else 0.0
-                norm += row[k]
+            top, norm = exponentiate(row, prior, columns, width)
             if hard:
                 norm = _harden(row, width)
             else:
-                for k in range(width):
-                    row[k] /= norm
+                multiply(row, 1.0 / norm, width)
             log_likelihood += top + np.log(norm)
-            for k in range(width):
-                totals[k] += row[k]
+            add(totals, row, width)
             for j in range(begin, end):
                 c = np.uint64(cell[j]) * width
                 w = np.float64(weight[j])
                 for k in range(width):
                     counts[c + k] += w * row[k]
         else:
-            for k in range(width):
-                row[k] = prior[k]
+            copy(row, prior, width)
         if keep:
-            for k in range(columns):
-                probabilities[item * columns + k] = row[k]
+            store(probabilities, item, row, columns)
     totals[width] = log_likelihood
     free_doubles(row)
 
@@ -159,16 +146,13 @@ def count_votes(item_start, cell, weight, label_of, width, weighted, first, last
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
         mass = 0.0
-        for k in range(width):
-            row[k] = 0.0
+        clear(row, width)
         for j in range(begin, end):
             w = np.float64(weight[j]) if weighted else 1.0
             row[np.uint64(label_of[cell[j]])] += w
             mass += w
         if mass > 0.0:
-            for k in range(width):
-                row[k] /= mass
-                totals[k] += row[k]
+            divide_and_add(totals, row, mass, width)
             for j in range(begin, end):
                 c = np.uint64(cell[j]) * width
                 w = np.float64(weight[j]) if weighted else 1.0

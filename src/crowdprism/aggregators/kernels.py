@@ -31,7 +31,7 @@ KERNELS = Kernels(
         "count": "i8 u4 f4 f8 n n n n f8 f8",
         "count_votes": "i8 u4 f4 u4 n n n n f8 f8",
     },
-    imports=["crowdprism.aggregators.expectation_records"],
+    imports=["crowdprism.aggregators.expectation_records", "crowdprism.aggregators.row_sources"],
 )
 
 

@@ -18,12 +18,21 @@ from crowdprism.aggregators.expectation_records import (
     PRIOR_MEAN,
     SMALL_LOGIT,
 )
+from crowdprism.aggregators.row_sources import (
+    RESCALE_EVERY,
+    add,
+    clear,
+    copy,
+    divide_and_add,
+    exponentiate,
+    normalize,
+    store,
+)
 from crowdprism.kernel_scratch import free_doubles, new_doubles
 from crowdprism.machine_code import FAST
 
 UNDERFLOW = 1e-150
 OVERFLOW = 1.0 / UNDERFLOW
-RESCALE_EVERY = 8  # annotations
 
 
 def expect(item_start, source, label, odds, prior, width, first, last, keep, hits, probabilities, totals):
@@ -35,32 +44,24 @@ def expect(item_start, source, label, odds, prior, width, first, last, keep, hit
     for item in range(np.uint64(first), np.uint64(last)):
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
-        for k in range(width):
-            row[k] = prior[k]
+        copy(row, prior, width)
         done = begin
         while done < end:
             stop = min(done + np.uint64(RESCALE_EVERY), end)
             for j in range(done, stop):
                 row[np.uint64(label[j])] *= odds[np.uint64(source[j])]
             done = stop
-            norm = 0.0
-            for k in range(width):
-                norm += row[k]
-            inverse = 1.0 / norm
-            for k in range(width):
-                row[k] *= inverse
+            norm = normalize(row, width)
             scale *= norm
             if scale < UNDERFLOW or scale > OVERFLOW:
                 log_likelihood += np.log(scale)
                 scale = 1.0
         if begin < end:
-            for k in range(width):
-                totals[k] += row[k]
+            add(totals, row, width)
             for j in range(begin, end):
                 hits[np.uint64(source[j])] += row[np.uint64(label[j])]
         if keep:
-            for k in range(width):
-                probabilities[item * width + k] = row[k]
+            store(probabilities, item, row, width)
     totals[width] = log_likelihood + np.log(scale)
     free_doubles(row)
 
@@ -76,33 +77,21 @@ def expect_weighted(
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
         mass = 0.0
-        for k in range(width):
-            row[k] = 0.0
+        clear(row, width)
         for j in range(begin, end):
             w = np.float64(weight[j])
             mass += w
             row[np.uint64(label[j])] += w * odds[np.uint64(source[j])]
         if mass > 0.0:
-            top = -np.inf
-            for k in range(width):
-                if prior[k] > 0.0:
-                    top = max(top, row[k])
-            norm = 0.0
-            for k in range(width):
-                row[k] = prior[k] * np.exp(row[k] - top) if prior[k] > 0.0 else 0.0
-                norm += row[k]
+            top, norm = exponentiate(row, prior, width, width)
             log_likelihood += top + np.log(norm)
-            for k in range(width):
-                row[k] /= norm
-                totals[k] += row[k]
+            divide_and_add(totals, row, norm, width)
             for j in range(begin, end):
                 hits[np.uint64(source[j])] += np.float64(weight[j]) * row[np.uint64(label[j])]
         else:
-            for k in range(width):
-                row[k] = prior[k]
+            copy(row, prior, width)
         if keep:
-            for k in range(width):
-                probabilities[item * width + k] = row[k]
+            store(probabilities, item, row, width)
     totals[width] = log_likelihood
     free_doubles(row)
 
@@ -115,16 +104,13 @@ def count_votes(item_start, source, label, weight, width, weighted, first, last,
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
         mass = 0.0
-        for k in range(width):
-            row[k] = 0.0
+        clear(row, width)
         for j in range(begin, end):
             w = np.float64(weight[j]) if weighted else 1.0
             row[np.uint64(label[j])] += w
             mass += w
         if mass > 0.0:
-            for k in range(width):
-                row[k] /= mass
-                totals[k] += row[k]
+            divide_and_add(totals, row, mass, width)
             for j in range(begin, end):
                 w = np.float64(weight[j]) if weighted else 1.0
                 hits[np.uint64(source[j])] += w * row[np.uint64(label[j])]
@@ -143,8 +129,7 @@ def expect_glad(
     for item in range(np.uint64(first), np.uint64(last)):
         begin = np.uint64(item_start[item])
         end = np.uint64(item_start[item + np.uint64(1)])
-        for k in range(width):
-            row[k] = 0.0
+        clear(row, width)
         shared = 0.0
         for j in range(begin, end):
             w = np.float64(weight[j]) if weighted else 1.0
@@ -164,8 +149,7 @@ def expect_glad(
         for j in range(begin, end):
             right[j] = row[np.uint64(label[j])]
         if keep:
-            for k in range(width):
-                probabilities[item * width + k] = row[k]
+            store(probabilities, item, row, width)
     total[0] = log_likelihood
     free_doubles(row)
 

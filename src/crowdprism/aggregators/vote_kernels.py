@@ -23,7 +23,7 @@ KERNELS = Kernels(
         "count_votes": "i8 u4 u2 f4 n n n n f8 f8",
         "count_votes_many": "i8 u4 u4 f4 n n n n f8 f8",
     },
-    imports=["crowdprism.aggregators.expectation_records"],
+    imports=["crowdprism.aggregators.expectation_records", "crowdprism.aggregators.row_sources"],
 )
 
 
