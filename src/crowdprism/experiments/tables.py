@@ -26,6 +26,7 @@ DISTANCE = (
     "*Distance* is measured minus published in standard errors of the difference of the two means (the published one "
     "from its spread over five trials)."
 )
+MOST_COLUMNS = 6  # of a table on a page, besides the method
 ORDER_ONLY = "This budget changes the task, so numbers are not comparable with the published ones; their order is."
 PACKAGES = ("python", "crowdprism", "torch", "numpy", "scikit-learn")
 COLUMNS = (
@@ -75,7 +76,7 @@ def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
         "## Measured beside published",
         f"Mean ± population standard deviation over trials{unit}; in brackets the number of trials where it is not "
         f"the {len(budget.seeds)} of the budget. {DISTANCE if budget.comparable else ORDER_ONLY}",
-        "\n".join(table_lines(result)),
+        *tables(result),
         unmeasured(result),
         *(f"![{study.title}]({path.as_posix()})" for path in figures),
         *shortfall_parts(result),
@@ -90,10 +91,17 @@ def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def table_lines(result: TableResult) -> Iterator[str]:
-    """One Markdown table: for each column published, measured, distance."""
+def tables(result: TableResult) -> Iterator[str]:
+    """Markdown tables of a width that can be read: for each column published, measured, distance."""
     cells = [cell for cell in result.plan.cells if any(result.measured(cell.name, m.name) for m in result.plan.methods)]
     shown = ("published", "measured", "distance") if result.plan.budget.comparable else ("published", "measured")
+    several = MOST_COLUMNS // len(shown)
+    for first in range(0, max(1, len(cells)), several):
+        yield "\n".join(table_lines(result, cells[first : first + several], shown))
+
+
+def table_lines(result: TableResult, cells: Sequence[Cell], shown: Sequence[str]) -> Iterator[str]:
+    """One Markdown table; variants of a method that were not run there are left out."""
     heads = [f"{cell.title}: {what}" for cell in cells for what in shown]
     yield f"| method | {' | '.join(heads)} |"
     yield "|---" * (1 + len(heads)) + "|"
