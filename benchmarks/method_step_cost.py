@@ -17,7 +17,6 @@ import json
 import os
 import platform
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -28,14 +27,14 @@ from crowdprism.atomic import replacing_file
 from crowdprism.classifiers import CLASSIFIERS, make_classifier
 from crowdprism.classifiers.problem import Problem
 from crowdprism.training import FlatAnnotations, InputScaling, TensorItems, Trainer
-from step_cost import BATCH, CPU, interleaved, make_data, plain_step
+from step_cost import BATCH, CPU, Variant, interleaved, make_data, plain_step
 
 N_CLASSES, FEW, MANY = 10, 59, 10_000
 LIMIT = 1.25  # of a step with many annotators against one with few, both divided by plain cross-entropy
 BY_DEFINITION = {"unionnet-a", "unionnet-b"}
 
 
-def method_step(name: str, images: torch.Tensor, annotations: Annotations) -> Callable[[np.ndarray], None]:
+def method_step(name: str, images: torch.Tensor, annotations: Annotations) -> Variant:
     """One optimiser step of a method's own training, as `fit` would take it."""
     model = make_classifier(name, network="lenet5", batch_size=BATCH, epochs=1000, warm_start=0.0, device="cpu")
     flat = FlatAnnotations.of(annotations)
@@ -55,15 +54,15 @@ def method_step(name: str, images: torch.Tensor, annotations: Annotations) -> Ca
         batch = flat.batch(index, next(iter(items.batches([index], None))))
         trainer._step(trainer.head.transform(batch, random), 0, 0, lent)
 
-    return step
+    return Variant(None, step)
 
 
 def measure(names: list[str], n_annotators: int, rounds: int) -> dict[str, tuple[float, float]]:
     """Median milliseconds of a step and its ratio (by processor time) to plain cross-entropy, by method."""
     images, truth, annotations = make_data(n_annotators, N_CLASSES)
-    steps = {"plain": plain_step(images, truth, N_CLASSES)}
-    steps |= {name: method_step(name, images, annotations) for name in names}
-    medians = {name: np.median(taken, axis=0) for name, taken in interleaved(steps, rounds).items()}
+    variants = {"plain": plain_step(images, truth, N_CLASSES)}
+    variants |= {name: method_step(name, images, annotations) for name in names}
+    medians = {name: np.median(taken, axis=0) for name, taken in interleaved(variants, rounds).items()}
     return {name: (1e3 * float(taken[0]), float(taken[1] / medians["plain"][1])) for name, taken in medians.items()}
 
 

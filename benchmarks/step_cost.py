@@ -7,9 +7,10 @@ optimiser). The variants take turns, one step each, so that other load on the ma
 median over rounds of the ratio to the plain step of the same round, by wall clock and by processor time.
 
 "plain" is what anybody would write, with torch's fused Adam; "lean" is the same with the Adam of our loop, and shows
-how much of the crowd's cost that saves. F's network needs 0.2 ms more for max pooling, whose branches depend on the
-weights. "dense" is the form that published code uses: the confusions of all annotators times the predictions of all
-items, masked afterwards, with Adam on every logit.
+how much of the crowd's cost that saves. "dense" is the form that published code uses: the confusions of all annotators
+times the predictions of all items, masked afterwards, with Adam on every logit. Off the clock, all networks get the
+weights of the plain one after each round: max pooling branches on its inputs and takes up to 0.4 ms longer for the
+weights that F learns from these random images, which would be counted as the crowd's.
 """
 
 from __future__ import annotations
@@ -53,6 +54,14 @@ CPU = torch.device("cpu")
 
 
 @dataclass
+class Variant:
+    """One way to take a step on the items of a batch, and the network that it trains, if that is no more than LeNet-5."""
+
+    network: nn.Module | None
+    step: Callable[[np.ndarray], None]
+
+
+@dataclass
 class Row:
     """One measured variant."""
 
@@ -88,9 +97,7 @@ def lenet(n_classes: int) -> nn.Module:
     return build_network("lenet5", (1, 28, 28), n_classes, generator=torch_stream(0, "weights"))
 
 
-def plain_step(
-    images: torch.Tensor, truth: torch.Tensor, n_classes: int, *, lean: bool = False
-) -> Callable[[np.ndarray], None]:
+def plain_step(images: torch.Tensor, truth: torch.Tensor, n_classes: int, *, lean: bool = False) -> Variant:
     network = lenet(n_classes).train()
     trained = list(network.parameters())
     optimizer: Any = make_optimizer("adam", [(trained, 1e-3, 0.0)], compiled=lean)
@@ -109,12 +116,10 @@ def plain_step(
         loss.backward()
         optimizer.step()
 
-    return step
+    return Variant(network, step)
 
 
-def our_step(
-    images: torch.Tensor, annotations: Annotations, *, regularizer: str | None, form: str = "free"
-) -> Callable[[np.ndarray], None]:
+def our_step(images: torch.Tensor, annotations: Annotations, *, regularizer: str | None, form: str = "free") -> Variant:
     flat = FlatAnnotations.of(annotations)
     layer = make_annotator_layer(form, diagonal_confusions(annotations.n_annotators, annotations.n_classes, 0.6))
     head = GeometricHead(
@@ -139,10 +144,10 @@ def our_step(
         gather, features = next(gathered)
         trainer._step(gather(features), 0, 0, lent)
 
-    return step
+    return Variant(trainer.network, step)
 
 
-def dense_step(images: torch.Tensor, annotations: Annotations) -> Callable[[np.ndarray], None]:
+def dense_step(images: torch.Tensor, annotations: Annotations) -> Variant:
     """The form of published code: einsum over all annotators, NLL with ignored cells, Adam on all logits."""
     network = lenet(annotations.n_classes).train()
     eye = torch.eye(annotations.n_classes)
@@ -159,32 +164,41 @@ def dense_step(images: torch.Tensor, annotations: Annotations) -> Callable[[np.n
         loss.backward()
         optimizer.step()
 
-    return step
+    return Variant(network, step)
 
 
-def interleaved(steps: dict[str, Callable[[np.ndarray], None]], rounds: int) -> dict[str, list[tuple[float, float]]]:
+def interleaved(variants: dict[str, Variant], rounds: int) -> dict[str, list[tuple[float, float]]]:
     """Take turns: in each round every variant takes one step on the same batch, in an order drawn anew."""
     random = np.random.default_rng(2)
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in steps}
-    names = list(steps)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in variants}
+    names = list(variants)
     for turn, index in enumerate(batches()[: rounds + WARM]):
         for name in random.permutation(names):
             begun, begun_processor = time.perf_counter(), time.process_time()
-            steps[name](index)
+            variants[name].step(index)
             if turn >= WARM:
                 times[name].append((time.perf_counter() - begun, time.process_time() - begun_processor))
+        equalize([variant.network for variant in variants.values() if variant.network is not None])
     return times
+
+
+@torch.no_grad()
+def equalize(networks: list[nn.Module]) -> None:
+    """Give all networks the weights of the first, in place."""
+    for network in networks[1:]:
+        for own, first in zip(network.parameters(), networks[0].parameters(), strict=True):
+            own.copy_(first)
 
 
 def measure(n_annotators: int, n_classes: int, rounds: int) -> list[Row]:
     images, truth, annotations = make_data(n_annotators, n_classes)
-    steps = {"plain": plain_step(images, truth, n_classes), "lean": plain_step(images, truth, n_classes, lean=True)}
-    steps |= {str(kind): our_step(images, annotations, regularizer=kind) for kind in (None, "F", "W")}
+    variants = {"plain": plain_step(images, truth, n_classes), "lean": plain_step(images, truth, n_classes, lean=True)}
+    variants |= {str(kind): our_step(images, annotations, regularizer=kind) for kind in (None, "F", "W")}
     if n_classes > 10:
-        steps["skill"] = our_step(images, annotations, regularizer=None, form="skill")
+        variants["skill"] = our_step(images, annotations, regularizer=None, form="skill")
     if n_annotators <= LARGEST_DENSE:
-        steps["dense"] = dense_step(images, annotations)
-    times = interleaved(steps, rounds)
+        variants["dense"] = dense_step(images, annotations)
+    times = interleaved(variants, rounds)
     medians = {name: np.median(taken, axis=0) for name, taken in times.items()}
     paired = {name: np.median(np.divide(taken, times["plain"]), axis=0) for name, taken in times.items()}
     return [
@@ -212,13 +226,13 @@ def limit_of(variant: str, n_annotators: int, n_classes: int) -> float | None:
 def peak_memory() -> dict[str, float]:
     """Megabytes that fits of 1000 and 100 000 annotators add, against the table they would need if dense."""
     found = {}
-    our_step(*make_data(10, 10)[::2], regularizer="F")(batches()[0])  # what the first step of a process loads
+    our_step(*make_data(10, 10)[::2], regularizer="F").step(batches()[0])  # what the first step of a process loads
     for n_annotators in (1000, 100_000):
         images, _, annotations = make_data(n_annotators, 10)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        step = our_step(images, annotations, regularizer="F")
+        variant = our_step(images, annotations, regularizer="F")
         for index in batches()[:3]:
-            step(index)
+            variant.step(index)
         found[f"added_mb_{n_annotators}"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 - before
         found[f"items_x_annotators_mb_{n_annotators}"] = N_ITEMS * n_annotators * 4 / 2**20
         found[f"annotator_state_mb_{n_annotators}"] = 3 * n_annotators * 100 * 4 / 2**20
