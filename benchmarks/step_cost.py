@@ -55,7 +55,7 @@ CPU = torch.device("cpu")
 
 @dataclass
 class Variant:
-    """One way to take a step on the items of a batch, and the network that it trains, if that is no more than LeNet-5."""
+    """One way to take a step on the items of a batch, and the network that it trains where that is just LeNet-5."""
 
     network: nn.Module | None
     step: Callable[[np.ndarray], None]
