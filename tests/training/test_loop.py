@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,10 +13,18 @@ from torch import nn
 
 from crowdprism.annotations import Annotations
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError, TrainingError
-from crowdprism.networks import CrowdHead, GeometricHead, build_network, diagonal_confusions, make_annotator_layer
+from crowdprism.networks import (
+    CrowdHead,
+    GeometricHead,
+    build_network,
+    diagonal_confusions,
+    geometric_head,
+    make_annotator_layer,
+)
 from crowdprism.seeding import torch_stream
 from crowdprism.training import (
     Augmentation,
+    CheckpointFolder,
     EpochRecord,
     FlatAnnotations,
     InputScaling,
@@ -245,3 +254,36 @@ def test_compiled_steps_train_as_differentiated_ones_do(regularizer: Any, monkey
     (quick, quick_history), (slow, slow_history) = found
     assert all(torch.allclose(quick[name], slow[name], atol=1e-4) for name in slow)
     assert {name: pytest.approx(values, rel=1e-4) for name, values in slow_history.items()} == quick_history
+
+
+@pytest.mark.parametrize("touched_only", [True, False])
+@pytest.mark.parametrize("regularizer", ["F", "W"])
+def test_a_compiled_run_goes_on_with_the_same_bits(
+    regularizer: Any, touched_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "COMPILED_FROM", 0)
+    monkeypatch.setattr(geometric_head, "HEAVY_PULL", 30)  # the four annotators take turns
+
+    def trainer(folder: Path, *, stop_after: int | None = None) -> Trainer:
+        start = diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.7)
+        layer = make_annotator_layer("pooled", start, touched_only=touched_only)
+        head = GeometricHead(layer, regularizer=regularizer, strength=0.05)
+        ends = [lambda record: record.epoch == stop_after]
+        return make_trainer(head, epochs=6, callbacks=ends, checkpoints=CheckpointFolder(folder, {}))
+
+    straight = trainer(tmp_path / "straight")
+    straight.run()
+    killed = trainer(tmp_path / "killed", stop_after=2)
+    monkeypatch.setattr(killed, "_finish", lambda: None)
+    with monkeypatch.context() as patched:
+        patched.setattr(CheckpointFolder, "save", _saving_two(CheckpointFolder.save))
+        killed.run()
+    resumed = trainer(tmp_path / "killed")
+    resumed.run()
+    assert resumed.outcome.epochs_done == 6
+    assert same(weights(resumed), weights(straight))
+
+
+def _saving_two(save: Any) -> Any:
+    """Keep the state after two epochs and lose the third, as a kill while it was saved would."""
+    return lambda folder, epochs, state: save(folder, epochs, state) if epochs <= 2 else None
