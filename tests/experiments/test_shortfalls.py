@@ -28,11 +28,14 @@ def test_a_mean_below_the_published_one_by_more_than_its_spread_is_named(plan: P
     assert told == "- GeoCrowdNet(F), Easy digits: 77.50 (2 trials) against 80.00 - 2.00; no reason is known."
 
 
-def test_a_method_with_a_deviation_of_its_own_is_explained(tiny_text: str) -> None:
-    text = tiny_text + '\n[[deviations]]\nmethods = ["vote"]\ntext = "Other ties."\n'
-    plan = make_plan(read_study(text), "quick")
+@pytest.mark.parametrize(
+    ("concerns", "explained"),
+    [('methods = ["vote"]', True), ('cells = ["easy"]', True), ('methods = ["f"]', False), ("", False)],
+)
+def test_a_deviation_of_the_method_or_the_column_explains_it(tiny_text: str, concerns: str, explained: bool) -> None:
+    plan = make_plan(read_study(f'{tiny_text}\n[[deviations]]\n{concerns}\ntext = "Other ties."\n'), "quick")
     told = shortfall_parts(summarize(plan, rows_of(plan, {"f": [90.0, 90.0], "vote": [60.0, 60.0]})))[-1]
-    assert told.endswith("the reason is among the known deviations.")
+    assert told.endswith("the reason is among the known deviations.") == explained
 
 
 def test_without_a_published_spread_ours_or_one_point_is_allowed(tiny_text: str) -> None:

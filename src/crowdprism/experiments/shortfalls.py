@@ -47,7 +47,9 @@ def shortfall_lines(result: TableResult) -> Iterator[str]:
             if ours.mean >= published.mean - spread:
                 continue
             explained = any(
-                method.name in one.methods and (not one.cells or cell.name in one.cells)
+                (one.methods or one.cells)  # what concerns everything explains nothing in particular
+                and (not one.methods or method.name in one.methods)
+                and (not one.cells or cell.name in one.cells)
                 for one in result.study.deviations
             )
             reason = "the reason is among the known deviations" if explained else "no reason is known"
