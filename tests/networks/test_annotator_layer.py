@@ -180,7 +180,7 @@ def test_shrinkage_draws_an_annotator_to_the_crowd(form: str) -> None:
     with torch.no_grad():
         layer.table.values[0] += 1.0
     size = layer.table.values[0].numel()
-    away = float(head.penalties(torch.zeros(1, N_CLASSES), batch)["shrinkage"])
+    away = head.penalties(torch.zeros(1, N_CLASSES), batch)["shrinkage"].item()
     assert zero == pytest.approx(0.0, abs=1e-6)
     assert away == pytest.approx(2.0 / 4 * 0.5 * size, rel=1e-4)
 
