@@ -35,10 +35,10 @@ def test_the_start_is_the_normalised_softplus_of_six_times_identity_minus_five()
 
 def test_the_sum_of_traces_is_the_mean_times_the_number_of_annotators(crowd: Any) -> None:
     batch, log_probs = crowd.batch(), crowd.log_class_probs()
-    mean = head(reduction="mean").penalties(log_probs, batch)["trace"]
-    total = head(reduction="sum").penalties(log_probs, batch)["trace"]
-    assert float(total.detach()) == pytest.approx(5 * float(mean.detach()), rel=1e-6)
-    assert float(mean) == pytest.approx(0.1 * float(torch.trace(head().confusions()[0])), rel=1e-5)
+    mean = head(reduction="mean").penalties(log_probs, batch)["trace"].item()
+    total = head(reduction="sum").penalties(log_probs, batch)["trace"].item()
+    assert total == pytest.approx(5 * mean, rel=1e-6)
+    assert mean == pytest.approx(0.1 * float(torch.trace(head().confusions()[0])), rel=1e-5)
 
 
 def test_during_the_vote_epochs_confusions_get_no_gradient(crowd: Any) -> None:
