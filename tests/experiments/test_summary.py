@@ -101,6 +101,8 @@ def test_pages_show_published_measured_and_paired_numbers(plan: Plan, tmp_path: 
     table = list(csv.DictReader(paths[1].read_text(encoding="utf-8").splitlines()))
     assert table[0]["mean"] == "82"
     assert table[0]["published_mean"] == "80"
+    before = [path.read_bytes() for path in paths]
+    assert [path.read_bytes() for path in write_page(result, tmp_path)] == before  # the same rows give the same files
 
 
 def test_nothing_measured_still_makes_a_page(plan: Plan) -> None:

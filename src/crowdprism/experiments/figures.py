@@ -43,13 +43,17 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
         matrices = kept_confusions(result, cell) if result.study.keep_confusions else {}
         if matrices:
             drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(matrices, cell.title)
-    paths = []
     for name, figure in drawn.items():
-        path = folder / FOLDER / name
-        with replacing_file(path, suffix=".svg") as fresh:
-            figure.savefig(fresh, format="svg", metadata={"Date": None})
-        paths.append(path)
-    return paths
+        save(figure, folder / FOLDER / name)
+    return [folder / FOLDER / name for name in drawn]
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the same figure gives the same file."""
+    from matplotlib import rc_context
+
+    with replacing_file(path, suffix=".svg") as fresh, rc_context({"svg.hashsalt": path.name}):
+        figure.savefig(fresh, format="svg", metadata={"Date": None})
 
 
 def table_figure(result: TableResult) -> Figure:
