@@ -12,6 +12,7 @@ from crowdprism.errors import InvalidParameterError, MissingDependencyError, Uns
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra: plots)")
 matplotlib.use("Agg")
+pyplot = pytest.importorskip("matplotlib.pyplot")
 
 from crowdprism.plots import plot_annotators, plot_confusion, plot_training  # noqa: E402
 
@@ -27,7 +28,7 @@ def result() -> cp.FitResult:
 @pytest.fixture(autouse=True)
 def _close():
     yield
-    matplotlib.pyplot.close("all")
+    pyplot.close("all")
 
 
 def test_a_confusion_is_drawn_with_rows_as_true_classes(result: cp.FitResult) -> None:
@@ -56,7 +57,7 @@ def test_every_history_is_a_line(result: cp.FitResult) -> None:
 
 
 def test_the_axes_given_are_used(result: cp.FitResult) -> None:
-    ax = matplotlib.pyplot.subplots()[1]
+    ax = pyplot.subplots()[1]
     assert plot_training(result, ax=ax) is ax
 
 
