@@ -130,8 +130,8 @@ class GeometricHead(CrowdHead):
         assert isinstance(layer, LogitConfusions)
         confusions = layer.block_confusions(batch)
         volume = self.regularizer if strength else None
-        share = self._pulled(confusions) if volume == "W" else None
-        before = None if share is None else confusions[share.rows].clone()
+        pulled = self._pulled(confusions) if volume == "W" else None
+        before = confusions[pulled.rows].clone() if pulled else confusions  # the step writes over them
         done = step_kernels.crowd_step(
             outputs,
             confusions,
@@ -146,10 +146,10 @@ class GeometricHead(CrowdHead):
         values, gradient = {"data": done.loss}, done.by_logit
         if volume == "F":
             values["volume"] = -strength * done.volume
-        elif share is not None and before is not None:
-            value, pull = self._confusion_pull(before, share, batch)
+        elif pulled:
+            value, pull = self._confusion_pull(before, pulled, batch)
             values["volume"] = -strength * float(value)
-            step_kernels.add_pull(gradient[share.rows], before, pull, strength)
+            step_kernels.add_pull(gradient[pulled.rows], before, pull, strength)
         if layer.common is not None:
             layer.common.grad = gradient.sum(dim=0)
         if self.shrinkage and factor:
