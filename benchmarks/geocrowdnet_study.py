@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdprism.atomic import replacing_file
-from crowdprism.fit_result import installed_versions
+from crowdprism.files import replacing_file
+from crowdprism.results.fit_result import installed_versions
 from measured import RESULTS, machine
 from resumable import Job, Row, measure
 

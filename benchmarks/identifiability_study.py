@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from crowdprism.atomic import replacing_file
-from crowdprism.confusion import class_alignment
 from crowdprism.diagnostics.scattering import confusion_rows, scattering
 from crowdprism.diagnostics.specialists import nearest_anchors, nearest_specialists
+from crowdprism.files import replacing_file
 from crowdprism.networks.volume import log_volume
+from crowdprism.results.confusion import class_alignment
 from crowdprism.seeding import stream
 
 N_CLASSES, N_KINDS, N_ANNOTATORS = 3, 60, 8

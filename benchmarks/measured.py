@@ -8,8 +8,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
-from crowdprism.atomic import replacing_file
-from crowdprism.fit_result import installed_versions
+from crowdprism.files import replacing_file
+from crowdprism.results.fit_result import installed_versions
 
 RESULTS = Path(__file__).parent / "results"
 

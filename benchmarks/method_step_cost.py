@@ -23,9 +23,9 @@ import numpy as np
 import torch
 
 from crowdprism.annotations import Annotations
-from crowdprism.atomic import replacing_file
 from crowdprism.classifiers import CLASSIFIERS, make_classifier
 from crowdprism.classifiers.problem import Problem
+from crowdprism.files import replacing_file
 from crowdprism.training import FlatAnnotations, InputScaling, TensorItems, Trainer
 from step_cost import BATCH, CPU, Variant, interleaved, make_data, plain_step
 

@@ -18,7 +18,7 @@ from crowdprism.aggregators.glad_step import GladStep
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import co_label_entries
+from crowdprism.annotations.pairs import co_label_entries
 
 SMALLEST_COUNT = 1e-10  # crowd-kit raises counts and class shares to this
 

@@ -93,21 +93,21 @@ def measure_ours(path: str) -> dict[str, Any]:
 
 def import_reader() -> Any:
     """The function to read with."""
-    from crowdprism.readers import read_annotations
+    from crowdprism.formats import read_annotations
 
     return read_annotations
 
 
 def load_kernels() -> None:
     """What the first large table of a process would load on its way."""
-    from crowdprism.annotation_kernels import KERNELS
+    from crowdprism.annotations.annotation_kernels import KERNELS
 
     KERNELS.load()
 
 
 def measure_slices(path: str) -> dict[str, Any]:
     """Ten thousand random slices of 128 items, and one indexing call over the same items, interleaved."""
-    from crowdprism.readers import read_annotations
+    from crowdprism.formats import read_annotations
 
     a = read_annotations(path)
     chosen = np.random.default_rng(1).integers(0, a.n_items, (N_SLICES, SLICE_ITEMS))

@@ -33,7 +33,7 @@ from torch import nn
 from torch.nn import functional
 
 from crowdprism.annotations import Annotations
-from crowdprism.atomic import replacing_file
+from crowdprism.files import replacing_file
 from crowdprism.networks import GeometricHead, build_network, diagonal_confusions, make_annotator_layer
 from crowdprism.seeding import torch_stream
 from crowdprism.training import (

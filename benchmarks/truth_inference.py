@@ -140,7 +140,7 @@ def read(folder: Path) -> tuple[Any, np.ndarray, np.ndarray]:
     import polars as pl
 
     from crowdprism.annotations import Annotations
-    from crowdprism.names import positions
+    from crowdprism.annotations.names import positions
 
     rows = pl.read_csv(folder / "annotations.csv.gz")
     gold = pl.read_csv(folder / "gold.csv.gz")
@@ -193,7 +193,7 @@ def appearance(folder: Path, annotations: Any) -> Any:
     import polars as pl
 
     import peer_rules
-    from crowdprism.names import positions
+    from crowdprism.annotations.names import positions
 
     rows = pl.read_csv(folder / "annotations.csv.gz")
 

@@ -32,7 +32,7 @@ def test_kept_code_is_used_by_a_process_that_never_loads_numba() -> None:
     program = (
         "import sys, numpy as np; from crowdprism.aggregators.cells import cells_of; "
         "from crowdprism.aggregators.expectation import ExpectationStep; "
-        "from crowdprism.annotations import Annotations; "
+        "from crowdprism.annotations.container import Annotations; "
         "step = ExpectationStep(cells_of(Annotations.from_dense([[0, 0], [1, -1]])), compiled=True); "
         "print(step.count_votes().class_totals.tolist(), 'numba' in sys.modules)"
     )

@@ -15,28 +15,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crowdprism.aggregators import make_aggregator as make_aggregator
-    from crowdprism.annotations import Annotations as Annotations
+    from crowdprism.annotations.container import Annotations as Annotations
     from crowdprism.classifiers import make_classifier as make_classifier
     from crowdprism.comparison import compare as compare
+    from crowdprism.comparison.method_checks import check_method as check_method
     from crowdprism.datasets import load_dataset as load_dataset
-    from crowdprism.fit_result import FitResult as FitResult
-    from crowdprism.method_checks import check_method as check_method
+    from crowdprism.formats import read_annotations as read_annotations
     from crowdprism.progress import set_progress as set_progress
-    from crowdprism.readers import read_annotations as read_annotations
-    from crowdprism.saved import load as load
+    from crowdprism.results.fit_result import FitResult as FitResult
+    from crowdprism.results.loading import load as load
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Annotations": "annotations",
-    "FitResult": "fit_result",
-    "check_method": "method_checks",
+    "FitResult": "results",
+    "check_method": "comparison.method_checks",
     "compare": "comparison",
-    "load": "saved",
+    "load": "results.loading",
     "load_dataset": "datasets",
     "make_aggregator": "aggregators",
     "make_classifier": "classifiers",
-    "read_annotations": "readers",
+    "read_annotations": "formats",
     "set_progress": "progress",
 }
 

@@ -6,9 +6,60 @@ Each error is also the builtin that a caller would expect (`ValueError`, `Runtim
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from string import Formatter
+
+
+def keyword(name: str, value: str) -> str:
+    """Name a parameter as Python takes it.
+
+    Examples
+    --------
+    >>> keyword("item", "..."), keyword("item", "")
+    ('item=...', 'item')
+    """
+    return f"{name}={value}" if value else name
+
 
 class CrowdprismError(Exception):
-    """Base of all errors raised by crowdprism."""
+    """Base of all errors raised by crowdprism.
+
+    Attributes
+    ----------
+    parameter
+        Name of the parameter whose value is wrong; None if the error is not about one parameter.
+    remedy
+        What to do, as a sentence that follows the problem. `{item}` in it stands for the parameter `item` with any
+        value, `{skip_missing:True}` for a parameter with that value.
+    name_parameter
+        Writes such a parameter, from its name and value. The default writes Python; the command line sets its own.
+
+    Examples
+    --------
+    >>> error = UnreadableFileError("labels.csv has two answer columns.", remedy="Choose one with {label}")
+    >>> str(error)
+    'labels.csv has two answer columns. Choose one with label=...'
+    >>> error.name_parameter = lambda name, value: f"--{name}"
+    >>> str(error)
+    'labels.csv has two answer columns. Choose one with --label'
+    """
+
+    def __init__(self, *args: object, parameter: str | None = None, remedy: str = "") -> None:
+        super().__init__(*args)
+        self.parameter = parameter
+        self.remedy = remedy
+        self.name_parameter: Callable[[str, str], str] = keyword
+
+    @property
+    def problem(self) -> str:
+        """The message without the remedy."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        parts = [self.problem, " "] if self.remedy else [self.problem]
+        for text, name, value, _ in Formatter().parse(self.remedy):
+            parts += [text] if name is None else [text, self.name_parameter(name, value or "...")]
+        return "".join(parts)
 
 
 class InvalidAnnotationsError(CrowdprismError, ValueError):

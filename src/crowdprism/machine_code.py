@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdprism.atomic import replacing_file
+from crowdprism.files import replacing_file
 
 DIGEST_BYTES = 32
 OPTIMIZE = 3

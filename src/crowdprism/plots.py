@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdprism.annotations.names import positions
 from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnsuitableDataError, some
-from crowdprism.fit_result import FitResult
-from crowdprism.names import positions
+from crowdprism.results import FitResult
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

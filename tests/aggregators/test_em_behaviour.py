@@ -347,7 +347,7 @@ def test_small_data_load_no_compiler_and_no_torch() -> None:
 
     program = (
         "import sys; from crowdprism.aggregators import make_aggregator; "
-        "from crowdprism.annotations import Annotations; "
+        "from crowdprism.annotations.container import Annotations; "
         "make_aggregator('dawid-skene').fit(Annotations.from_dense([[0, 1], [1, 1]])); "
         "print([name for name in ('numba', 'torch', 'sklearn') if name in sys.modules])"
     )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 
 FULL_LENGTH = {"max_iter": 12, "tolerance": 0.0}
 METHODS = [

@@ -34,9 +34,9 @@ from crowdprism.aggregators.symnmf import (
     rotation_to,
 )
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import CoLabels, co_label_entries
-from crowdprism.confusion import confusion_error
+from crowdprism.annotations.pairs import CoLabels, co_label_entries
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.results.confusion import confusion_error
 from crowdprism.simulate import adversaries, diagonally_dominant, one_coin, per_item, simulate_annotations
 
 METHODS = [SpectralEM, MultiSPA, MultiSPAKL, SymNMF]

@@ -10,8 +10,8 @@ import torch
 
 from crowdprism.classifiers import AggNet, TwoStage
 from crowdprism.classifiers.aggnet import ExpectationHead
-from crowdprism.confusion import confusion_counts, normalize_rows
 from crowdprism.networks import EpochView
+from crowdprism.results.confusion import confusion_counts, normalize_rows
 
 SMALL: dict[str, Any] = {"epochs": 6, "network_options": {"hidden": (16,)}, "learning_rate": 0.01}
 

@@ -13,7 +13,7 @@ from crowdprism.classifiers import AnnotMix
 from crowdprism.classifiers.annot_mix import AnnotatorMixHead
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import coupled_cross_entropy, diagonal_confusions, log_columns
-from crowdprism.networks.embedding import EmbeddingTap
+from crowdprism.networks.network_embedding import EmbeddingTap
 
 SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}}
 

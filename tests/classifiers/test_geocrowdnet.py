@@ -18,7 +18,6 @@ from torch.utils.data import TensorDataset
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import CLASSIFIERS, GeoCrowdNet, load_classifier, make_classifier
 from crowdprism.classifiers.alignment import agreement, examine_alignment
-from crowdprism.confusion import confusion_error
 from crowdprism.errors import (
     CrowdprismWarning,
     InvalidAnnotationsError,
@@ -27,6 +26,7 @@ from crowdprism.errors import (
     ResultFormatError,
 )
 from crowdprism.networks import log_volume
+from crowdprism.results.confusion import confusion_error
 
 sys.path.insert(0, str(Path(__file__).parent))
 import crowds

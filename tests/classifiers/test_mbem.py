@@ -10,7 +10,7 @@ import torch
 
 from crowdprism.classifiers import MBEM, TwoStage
 from crowdprism.classifiers.mbem import BootstrapHead
-from crowdprism.confusion import confusion_counts, normalize_rows
+from crowdprism.results.confusion import confusion_counts, normalize_rows
 
 SMALL = {"epochs": 20, "learning_rate": 0.01, "network_options": {"hidden": (16,)}}
 

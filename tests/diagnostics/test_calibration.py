@@ -16,7 +16,7 @@ from crowdprism.diagnostics.calibration import (
     with_temperature,
 )
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
 
 

@@ -13,7 +13,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.findings import Findings
 from crowdprism.diagnostics.identifiability import NEEDS_CONFUSIONS, examine, favoured_regularizer
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
 
 

@@ -9,7 +9,7 @@ from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.uncertainty import annotator_intervals, centre_likelihood, item_sums, result_intervals
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 from crowdprism.simulate import per_item, simulate_annotations
 
 

@@ -9,8 +9,8 @@ import torch
 
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import GeometricHead, diagonal_confusions, geometric_head, log_volume, make_annotator_layer
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.annotator_layer import FORMS, diagonal_logit, identity_diagonal
-from crowdprism.networks.batch import Batch
 from crowdprism.training import RowAdam
 
 N_ANNOTATORS, N_CLASSES = 6, 4

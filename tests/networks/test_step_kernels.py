@@ -8,8 +8,9 @@ import torch
 
 from crowdprism import Annotations
 from crowdprism.networks import GeometricHead, geometric_head, make_annotator_layer, step_kernels
-from crowdprism.networks.batch import Batch
-from crowdprism.training import FlatAnnotations, RowAdam, flat_annotations
+from crowdprism.networks.annotation_batch import Batch
+from crowdprism.training import FlatAnnotations, RowAdam
+from crowdprism.training import batches as flat_annotations
 
 N_ITEMS, N_ANNOTATORS, N_CLASSES = 40, 7, 4
 

@@ -19,7 +19,7 @@ import crowdprism as cp
 from crowdprism.report import report_page, write_report
 from crowdprism.report.annotator_rows import MOST_ROWS
 from crowdprism.report.charts import distinct, draw
-from crowdprism.report.embedding import embedded_json
+from crowdprism.report.inline_json import embedded_json
 from crowdprism.report.names_shown import LONGEST_NAME, shown_name
 from crowdprism.report.palette import DARK, LIGHT, READABLE_CONTRAST, Theme, contrast, ramp
 from crowdprism.simulate import demo_annotations, one_coin, per_item, simulate_annotations

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdprism.confusion import true_confusions
 from crowdprism.errors import InvalidParameterError
+from crowdprism.results.confusion import true_confusions
 from crowdprism.simulate import (
     FAMILIES,
     PATTERNS,

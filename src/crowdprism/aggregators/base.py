@@ -10,9 +10,9 @@ import numpy as np
 
 from crowdprism.aggregators.cells import cell_totals
 from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.annotations.names import NameArray
 from crowdprism.errors import InvalidParameterError, NotFittedError
-from crowdprism.fit_result import FitResult
-from crowdprism.names import NameArray
+from crowdprism.results import FitResult
 
 
 class Aggregator(ABC):

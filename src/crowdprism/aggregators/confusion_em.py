@@ -17,7 +17,7 @@ from crowdprism.aggregators.confusion_prior import CellPrior, ConfusionPrior, pr
 from crowdprism.aggregators.expectation import ExpectationStep
 from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import normalize_rows
+from crowdprism.results.confusion import normalize_rows
 
 MAX_ITER = 100
 TOLERANCE = 1e-5  # gain of the objective per annotation below which EM has settled

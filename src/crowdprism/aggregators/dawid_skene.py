@@ -28,11 +28,11 @@ from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
 from crowdprism.aggregators.past import past_counts, starting_confusions
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import normalize_rows
+from crowdprism.annotations.names import positions
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
-from crowdprism.names import positions
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_rows
 
 EStep = Literal["soft", "hard", "hybrid"]
 ClassPrior = Literal["estimate", "uniform"]

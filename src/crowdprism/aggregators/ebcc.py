@@ -19,10 +19,10 @@ from crowdprism.aggregators.expectation import (
 from crowdprism.aggregators.expectation_records import Expectation
 from crowdprism.aggregators.variational_confusions import Priors, VariationalRun, expect, run_variational
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import normalize_rows
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_rows
 from crowdprism.seeding import stream
 
 MAX_ITER = 500

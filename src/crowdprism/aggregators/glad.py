@@ -16,8 +16,8 @@ from crowdprism.aggregators.glad_step import GladStep, ease_of
 from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 
 MAX_ITER = 200
 

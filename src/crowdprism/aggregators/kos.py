@@ -12,11 +12,11 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_against
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import bipartite_components
-from crowdprism.confusion import normalize_rows
+from crowdprism.annotations.pairs import bipartite_components
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import Bar, progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_rows
 from crowdprism.seeding import stream
 
 Decoding = Literal["nominal", "ordinal"]

@@ -15,8 +15,8 @@ from crowdprism.aggregators.expectation_records import VoteExpectation
 from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 from crowdprism.seeding import stream
 
 Inference = Literal["vb", "em"]

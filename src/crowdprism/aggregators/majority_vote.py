@@ -11,7 +11,7 @@ from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.vote_confusions import confusions_against
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 from crowdprism.seeding import stream
 
 Ties = Literal["lowest", "random", "split"]

@@ -11,10 +11,10 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_fit
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import co_label_entries
+from crowdprism.annotations.pairs import co_label_entries
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 
 SIGN_ROUNDS = 100  # power iterations that decide who is on the side of the majority
 SMALLEST_FACTOR = 1e-6  # agreements are divided by factors; one that is zero would give infinite ratios

@@ -24,9 +24,9 @@ from crowdprism.aggregators.spectral_start import (
     vote_start,
 )
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import CoLabels
-from crowdprism.fit_result import FitResult
+from crowdprism.annotations.pairs import CoLabels
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 
 SMALLEST_JOINT = 1e-12  # floor of a modelled label pair: what is divided by must not be zero
 VANISHED = 1e-9  # squared length of a remainder, relative to the longest vector, that is zero but for rounding

@@ -17,8 +17,8 @@ from crowdprism.aggregators.expectation_records import VoteExpectation
 from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 
 PRIOR_STRENGTH = 4.0
 EDGE = 1e-10  # accuracies stay this far from 0 and 1, so that one annotator never rules out a class

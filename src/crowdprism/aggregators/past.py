@@ -9,9 +9,9 @@ import numpy as np
 
 from crowdprism.aggregators.cells import FloatArray
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import positions
 from crowdprism.errors import InvalidParameterError, some
-from crowdprism.fit_result import FitResult
-from crowdprism.names import positions
+from crowdprism.results import FitResult
 
 ROW_SUM_SLACK = 1e-3
 

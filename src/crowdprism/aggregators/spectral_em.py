@@ -18,11 +18,11 @@ from crowdprism.aggregators.spectral_start import (
     vote_start,
 )
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import response_matrix
-from crowdprism.confusion import class_alignment
+from crowdprism.annotations.pairs import response_matrix
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import class_alignment
 from crowdprism.seeding import stream
 
 GROUPS = 3

@@ -12,10 +12,10 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.confusion_em import em
 from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import CoLabelEntries, CoLabels, co_label_entries
-from crowdprism.confusion import class_alignment, confusion_counts, normalize_rows, pooled_confusion
+from crowdprism.annotations.pairs import CoLabelEntries, CoLabels, co_label_entries
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import class_alignment, confusion_counts, normalize_rows, pooled_confusion
 
 SMALLEST_PROBABILITY = 1e-6  # moments of finite samples give zeros and negatives where probabilities are small
 LEAST_USABLE_SHARE = 0.5  # of annotations by annotators who can be used; below it the rest decides

@@ -21,10 +21,10 @@ from crowdprism.aggregators.spectral_start import (
     vote_start,
 )
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import CoLabels, sums_by
-from crowdprism.confusion import class_alignment
-from crowdprism.fit_result import FitResult
+from crowdprism.annotations.pairs import CoLabels, sums_by
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import class_alignment
 from crowdprism.seeding import stream
 
 RIDGE = 1e-6  # of the mean diagonal; keeps the equations of annotators with few partners solvable

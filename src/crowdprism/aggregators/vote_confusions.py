@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import MAX_TABLE_BYTES
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import confusion_counts, normalize_rows
+from crowdprism.results.confusion import confusion_counts, normalize_rows
 
 NO_ROOM = "Full confusion matrices would not fit in memory; skills tell annotators apart."
 

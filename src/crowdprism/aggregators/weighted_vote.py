@@ -12,8 +12,8 @@ from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_total
 from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_against
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 
 HALVE_STEP_EVERY = 20  # as in the zero-based skill method, so that annotators on the edge settle
 TIE_DIGITS = 12  # weighted sums are added in different orders; equal to this many digits is a tie

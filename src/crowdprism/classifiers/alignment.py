@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import class_alignment
+from crowdprism.results.confusion import class_alignment
 
 TOLERANCE = 0.01  # agreement may rise by this much through alignment before it counts as a permutation
 

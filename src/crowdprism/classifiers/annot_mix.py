@@ -21,7 +21,7 @@ from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable
 from crowdprism.networks.annotator_layer import diagonal_logit
 from crowdprism.networks.build import seeded
 from crowdprism.networks.dropout import set_generator
-from crowdprism.networks.embedding import EmbeddingTap
+from crowdprism.networks.network_embedding import EmbeddingTap
 from crowdprism.seeding import torch_stream
 
 WIDTH = 128  # of the annotators' and items' parts of the confusion network, as in the paper

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import confusion_counts, normalize_rows, pooled_confusion
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks.annotator_layer import diagonal_confusions, identity_diagonal
+from crowdprism.results.confusion import confusion_counts, normalize_rows, pooled_confusion
 
 STARTS = ("diagonal", "identity", "soft-vote", "dawid-skene")
 PRIOR_LABELS = 4.0  # an annotator's counts are joined by this many labels per class from the whole crowd

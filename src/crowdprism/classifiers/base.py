@@ -49,10 +49,11 @@ import torch
 from torch import nn
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import NameArray
 from crowdprism.classifiers import storage, tuning
 from crowdprism.classifiers.alignment import ClassAlignment, examine_alignment
 from crowdprism.classifiers.ensemble import Member, mean_class_probs, mean_confusions
-from crowdprism.classifiers.features import n_items_of
+from crowdprism.classifiers.feature_arrays import n_items_of
 from crowdprism.classifiers.fitted import FittedClassifier
 from crowdprism.classifiers.problem import (
     Problem,
@@ -63,12 +64,11 @@ from crowdprism.classifiers.problem import (
 )
 from crowdprism.classifiers.together import Prepared, Run, can_train_together, train_together
 from crowdprism.classifiers.validation import Validation, make_validation
-from crowdprism.confusion import normalize_rows
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError
-from crowdprism.fit_result import FitResult, json_ready
-from crowdprism.names import NameArray
 from crowdprism.networks import CrowdHead, build_network
 from crowdprism.networks.build import check_output, resolve_network
+from crowdprism.results.confusion import normalize_rows
+from crowdprism.results.fit_result import FitResult, json_ready
 from crowdprism.seeding import stream, torch_stream
 from crowdprism.training import (
     Augmentation,

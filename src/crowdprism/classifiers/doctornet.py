@@ -15,8 +15,8 @@ from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, RowTable
-from crowdprism.networks.embedding import last_linear, remove_last_linear
 from crowdprism.networks.losses import label_cross_entropy
+from crowdprism.networks.network_embedding import last_linear, remove_last_linear
 from crowdprism.training import TrainingSettings
 
 SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this

@@ -12,14 +12,14 @@ from sklearn.utils.validation import validate_data
 from torch import nn
 
 from crowdprism.annotations import Annotations, as_annotations
-from crowdprism.classifiers import evidence
+from crowdprism.annotations.names import NameArray
+from crowdprism.classifiers import posterior as evidence
 from crowdprism.classifiers.ensemble import ClassProbabilities, Member, mean_class_probs
-from crowdprism.classifiers.features import Features, as_features, is_stream, n_items_of
-from crowdprism.classifiers.parameters import TrainingParameters
+from crowdprism.classifiers.feature_arrays import Features, as_features, is_stream, n_items_of
 from crowdprism.classifiers.problem import make_items, matched, require_same_classes
+from crowdprism.classifiers.training_parameters import TrainingParameters
 from crowdprism.errors import InvalidParameterError, NotFittedError
-from crowdprism.fit_result import FitResult
-from crowdprism.names import NameArray
+from crowdprism.results import FitResult
 from crowdprism.training import InputScaling, Items
 
 

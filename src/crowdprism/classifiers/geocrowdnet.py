@@ -14,11 +14,11 @@ import torch
 
 from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import plain
 from crowdprism.classifiers.annotator_start import STARTS, start_confusions
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError
-from crowdprism.names import plain
 from crowdprism.networks import CrowdHead, GeometricHead, make_annotator_layer, suitable_form
 from crowdprism.networks.annotator_layer import FORMS
 from crowdprism.training import TrainingSettings

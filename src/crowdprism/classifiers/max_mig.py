@@ -18,9 +18,9 @@ from crowdprism.annotations import Annotations
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.geocrowdnet import vote_class_shares
 from crowdprism.classifiers.problem import Problem
-from crowdprism.confusion import confusion_counts, normalize_rows
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
 from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable
+from crowdprism.results.confusion import confusion_counts, normalize_rows
 
 SMALLEST_SCORE = 1e-4  # added inside logarithms and divisions, as the authors do
 START_SMOOTHING = 0.01  # added to the confusions of the vote before their logarithm, as the authors do

@@ -17,7 +17,7 @@ from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.problem import Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, EpochView
-from crowdprism.networks.expectation import counted_confusions, expected_counts, log_posterior
+from crowdprism.networks.annotator_em import counted_confusions, expected_counts, log_posterior
 from crowdprism.networks.target_head import TargetHead
 from crowdprism.seeding import torch_stream
 from crowdprism.training import TrainingSettings

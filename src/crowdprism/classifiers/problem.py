@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations, as_annotations
-from crowdprism.classifiers.features import Features, is_stream, n_items_of, row_names
+from crowdprism.annotations.names import positions
+from crowdprism.classifiers.feature_arrays import Features, is_stream, n_items_of, row_names
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
-from crowdprism.names import positions
 from crowdprism.training import DatasetItems, FlatAnnotations, InputScaling, Items, TensorItems
 
 

@@ -14,11 +14,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from crowdprism.atomic import replacing_folder
 from crowdprism.classifiers.ensemble import Member
 from crowdprism.errors import InvalidParameterError, ResultFormatError
-from crowdprism.fit_result import FitResult, json_ready
+from crowdprism.files import replacing_folder
 from crowdprism.networks import build_network
+from crowdprism.results.fit_result import FitResult, json_ready
 from crowdprism.training import InputScaling
 from crowdprism.training.checkpoint import named_tensors, without_prefix
 

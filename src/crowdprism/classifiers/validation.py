@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from crowdprism.annotations import Annotations
-from crowdprism.classifiers import evidence
+from crowdprism.annotations.names import positions
+from crowdprism.classifiers import posterior as evidence
 from crowdprism.classifiers.problem import require_same_classes
 from crowdprism.errors import InvalidParameterError, some
-from crowdprism.names import positions
 from crowdprism.networks import CrowdHead
 from crowdprism.training import Items, predict_log_probs
 

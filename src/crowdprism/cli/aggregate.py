@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.machine import Threads, use_threads
-from crowdprism.cli.reading import (
+from crowdprism.cli.device_options import Threads, use_threads
+from crowdprism.cli.reading_options import (
     AnnotatorColumn,
     AsJson,
     Files,
@@ -23,7 +23,7 @@ from crowdprism.cli.reading import (
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
     from crowdprism.cli.run_folder import Run
-    from crowdprism.fit_result import FitResult
+    from crowdprism.results import FitResult
 
 WithReport = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html into the run; it takes some seconds.")

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.item_features import ArrayName, Embedding, FeatureOptions, FeatureSource, IdColumn, TextColumn
-from crowdprism.cli.machine import Device, Threads, use_threads
-from crowdprism.cli.reading import (
+from crowdprism.cli.device_options import Device, Threads, use_threads
+from crowdprism.cli.feature_options import ArrayName, Embedding, FeatureOptions, FeatureSource, IdColumn, TextColumn
+from crowdprism.cli.reading_options import (
     AnnotatorColumn,
     AsJson,
     Files,
@@ -87,7 +87,7 @@ def compare(
     )
     values = None
     if options.given:
-        from crowdprism.cli.item_features import as_rows, features_of
+        from crowdprism.cli.feature_options import as_rows, features_of
 
         found, annotations = as_rows(*features_of(options, annotations, files, account))
         values = found.features.values

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from crowdprism.cli.reading import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, Reading, read
+from crowdprism.cli.reading_options import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, Reading, read
 
 
 def convert(
@@ -26,7 +26,7 @@ def convert(
     Example: `crowdprism convert label-studio.json labels.csv`
     """
     from crowdprism.cli.screen import remark
-    from crowdprism.writers import write_annotations
+    from crowdprism.formats.write import write_annotations
 
     annotations = read([source], format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     write_annotations(annotations, target, format=to)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdprism.cli.reading import AsJson
+from crowdprism.cli.reading_options import AsJson
 
 if TYPE_CHECKING:
     from crowdprism.datasets import DatasetEntry
@@ -151,7 +151,7 @@ def is_here(entry: DatasetEntry) -> str:
 
 def place_of(entry: DatasetEntry) -> str:
     """Where the set is on this computer, or how it can be had."""
-    from crowdprism.datasets.load import files_in_cache, files_in_data_folder
+    from crowdprism.datasets.dataset import files_in_cache, files_in_data_folder
     from crowdprism.errors import MissingDatasetError
 
     if entry.kind == "embedded":
@@ -167,7 +167,7 @@ def place_of(entry: DatasetEntry) -> str:
 
 def checked(entry: DatasetEntry) -> str:
     """Whether the files in the data folder are those of the catalogue."""
-    from crowdprism.datasets.load import damaged_files, files_in_data_folder
+    from crowdprism.datasets.dataset import damaged_files, files_in_data_folder
 
     folder = None if entry.kind == "embedded" else files_in_data_folder(entry)
     if folder is None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.reading import AsJson
+from crowdprism.cli.reading_options import AsJson
 
 if TYPE_CHECKING:
     import numpy as np
 
     from crowdprism.annotations import Annotations
-    from crowdprism.fit_result import FitResult
+    from crowdprism.results import FitResult
 
 TEST_SHARE = 0.25
 AGGREGATORS_SHOWN = ("majority-vote", "dawid-skene")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdprism.cli.aggregate import DEFAULT_METHOD
-from crowdprism.cli.reading import (
+from crowdprism.cli.reading_options import (
     AnnotatorColumn,
     AsJson,
     Files,
@@ -22,10 +22,10 @@ from crowdprism.cli.reading import (
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
-    from crowdprism.diagnostics.annotators import AnnotatorReport
+    from crowdprism.diagnostics.annotator_accounts import AnnotatorReport
     from crowdprism.diagnostics.findings import Findings
-    from crowdprism.diagnostics.items import ItemReport
-    from crowdprism.fit_result import FitResult
+    from crowdprism.diagnostics.item_accounts import ItemReport
+    from crowdprism.results import FitResult
 
 Run = Annotated[
     Path | None, typer.Option("--run", "-r", help="Folder of a result fitted on these annotations; else --method.")
@@ -57,9 +57,9 @@ def diagnose(
     Example: `crowdprism diagnose labels.csv --run run/`
     """
     from crowdprism.cli.screen import remark, show_json
-    from crowdprism.diagnostics.annotators import annotator_report
+    from crowdprism.diagnostics.annotator_accounts import annotator_report
     from crowdprism.diagnostics.identifiability import examine
-    from crowdprism.diagnostics.items import item_report
+    from crowdprism.diagnostics.item_accounts import item_report
 
     annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     result, annotations = fitted(annotations, run, method)
@@ -78,7 +78,7 @@ def diagnose(
 def fitted(annotations: Annotations, run: Path | None, method: str) -> tuple[FitResult, Annotations]:
     """The saved result with the annotations in its order of names, or a fresh fit."""
     from crowdprism.aggregators import make_aggregator
-    from crowdprism.fit_result import FitResult
+    from crowdprism.results import FitResult
 
     if run is None:
         return make_aggregator(method).fit(annotations).result_, annotations
@@ -90,7 +90,7 @@ def in_order_of(result: FitResult, annotations: Annotations) -> Annotations:
     """The same annotations with items, annotators and classes in the result's order; unknown names are an error."""
     import numpy as np
 
-    from crowdprism.annotations import EXTRAS, Annotations
+    from crowdprism.annotations.container import EXTRAS, Annotations
 
     gold = None
     if annotations.gold is not None:
@@ -205,9 +205,9 @@ def record_of(
 
 def write_diagnosis(folder: Path, findings: Findings, people: AnnotatorReport, items: ItemReport) -> None:
     """Write three tables; an earlier diagnosis there is replaced in one step."""
-    from crowdprism.atomic import replacing_folder
     from crowdprism.cli.run_folder import write_table
     from crowdprism.errors import InvalidParameterError
+    from crowdprism.files import replacing_folder
 
     taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if taken and not (folder / "findings.csv").exists():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdprism.cli.reading import (
+from crowdprism.cli.reading_options import (
     AnnotatorColumn,
     AsJson,
     Files,

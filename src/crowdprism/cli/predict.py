@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from crowdprism.cli.item_features import ArrayName, IdColumn, TextColumn
-from crowdprism.cli.machine import Threads, use_threads
+from crowdprism.cli.device_options import Threads, use_threads
+from crowdprism.cli.feature_options import ArrayName, IdColumn, TextColumn
 
 
 def predict(
@@ -31,12 +31,12 @@ def predict(
     import numpy as np
 
     from crowdprism import load
-    from crowdprism.atomic import replacing_file
-    from crowdprism.cli.item_features import require_there
+    from crowdprism.cli.feature_options import require_there
     from crowdprism.cli.run_folder import require_writable, rounded, write_table
     from crowdprism.errors import InvalidParameterError
     from crowdprism.features import Recipe, item_features
-    from crowdprism.fit_result import FitResult
+    from crowdprism.files import replacing_file
+    from crowdprism.results import FitResult
 
     if output is not None:
         require_writable(output)

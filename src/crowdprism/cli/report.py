@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdprism.cli.reading import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, Reading, read
+from crowdprism.cli.reading_options import AnnotatorColumn, Format, GoldColumn, ItemColumn, LabelColumn, Reading, read
 
 if TYPE_CHECKING:
-    from crowdprism.fit_result import FitResult
+    from crowdprism.results import FitResult
 
 DEFAULT_NAME = "report.html"
 
@@ -47,6 +47,6 @@ def report(
 
 def saved_result(run: Path) -> FitResult:
     """The result of a run, whether an aggregator or a classifier left it; torch is not loaded."""
-    from crowdprism.fit_result import FitResult
+    from crowdprism.results import FitResult
 
     return FitResult.load(run)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.reading import AsJson
+from crowdprism.cli.reading_options import AsJson
 
 if TYPE_CHECKING:
     from crowdprism.experiments import Plan, RowStore, TableResult

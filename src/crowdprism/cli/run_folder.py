@@ -14,13 +14,13 @@ from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdprism.atomic import replacing_folder
 from crowdprism.cli.screen import log_text, remark
 from crowdprism.errors import InvalidParameterError
+from crowdprism.files import replacing_folder
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
-    from crowdprism.fit_result import FitResult
+    from crowdprism.results import FitResult
 
 FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 

@@ -41,8 +41,8 @@ def simulate(
     """
     from crowdprism.cli.screen import remark
     from crowdprism.errors import InvalidParameterError
+    from crowdprism.formats.write import write_annotations
     from crowdprism.simulate import FAMILIES, PATTERNS, copy_annotators, random_copies
-    from crowdprism.writers import write_annotations
 
     if "list" in (family, pattern):
         show_choices(FAMILIES if family == "list" else PATTERNS)
@@ -102,8 +102,8 @@ def read_truth(path: Path, *, item: str, label: str) -> tuple[Any, list[Any], li
     """The true classes of a CSV file, as codes, class names and item names."""
     import polars as pl
 
+    from crowdprism.annotations.names import encode
     from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
-    from crowdprism.names import encode
 
     try:
         rows = pl.read_csv(path, infer_schema_length=None)

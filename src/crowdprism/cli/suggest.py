@@ -9,7 +9,7 @@ import typer
 
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.diagnose import Method, Run, blank_if_unknown, fitted
-from crowdprism.cli.reading import (
+from crowdprism.cli.reading_options import (
     AnnotatorColumn,
     AsJson,
     Files,
@@ -45,10 +45,10 @@ def suggest(
     """
     import sys
 
-    from crowdprism.atomic import replacing_file
     from crowdprism.cli.run_folder import write_table
     from crowdprism.cli.screen import remark, show_json
-    from crowdprism.diagnostics.suggest import suggest as suggest_labels
+    from crowdprism.diagnostics.next_labels import suggest as suggest_labels
+    from crowdprism.files import replacing_file
 
     annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
     result, annotations = fitted(annotations, run, method)

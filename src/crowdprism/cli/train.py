@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdprism.cli.aggregate import WithReport
-from crowdprism.cli.item_features import ArrayName, Embedding, FeatureOptions, FeatureSource, IdColumn, TextColumn
-from crowdprism.cli.machine import Device, Threads, use_threads
-from crowdprism.cli.reading import (
+from crowdprism.cli.device_options import Device, Threads, use_threads
+from crowdprism.cli.feature_options import ArrayName, Embedding, FeatureOptions, FeatureSource, IdColumn, TextColumn
+from crowdprism.cli.reading_options import (
     AnnotatorColumn,
     AsJson,
     Files,
@@ -72,7 +72,7 @@ def train(
     Example: `crowdprism train export.json --features photos/ -o run/`
     """
     from crowdprism.cli.aggregate import deliver
-    from crowdprism.cli.item_features import features_of
+    from crowdprism.cli.feature_options import features_of
     from crowdprism.cli.run_folder import Run, require_free
     from crowdprism.errors import InvalidParameterError
 

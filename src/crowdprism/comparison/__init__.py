@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crowdprism.comparison.records import Comparison, MethodRow
+from crowdprism.comparison.comparison_records import Comparison, MethodRow
 from crowdprism.comparison.running import USUAL_AGGREGATORS, USUAL_CLASSIFIERS, compare
 
 __all__ = ["Comparison", "MethodRow", "USUAL_AGGREGATORS", "USUAL_CLASSIFIERS", "compare"]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 
 MIXED_IN = 1e-3  # of the uniform distribution: one label called impossible then costs at most 7 nats and no more
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.comparison.records import MethodRow
+from crowdprism.comparison.comparison_records import MethodRow
 
 LEAST_GOLD = 30  # with fewer, one item moves accuracy by more than methods usually differ
 STABILITY_DIGITS = 2  # differences below a percent of the items are noise of the few seeds

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.comparison import measures
+from crowdprism.comparison.comparison_records import Comparison, MethodRow
 from crowdprism.comparison.recommendation import LEAST_GOLD, in_order_of_merit, recommend
-from crowdprism.comparison.records import Comparison, MethodRow
 from crowdprism.errors import CrowdprismError, CrowdprismWarning, InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import Bar, progress
+from crowdprism.results import FitResult
 
 USUAL_AGGREGATORS = (
     "majority-vote",

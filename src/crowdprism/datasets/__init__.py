@@ -1,9 +1,8 @@
 """Data sets with features, annotations, true classes and splits: a catalogue and `load_dataset`."""
 
 from crowdprism.datasets.catalogue import DatasetEntry, catalogue, find_entry
-from crowdprism.datasets.dataset import Dataset, DatasetPart
-from crowdprism.datasets.load import fetch_dataset, load_dataset
-from crowdprism.datasets.places import cache_folder, data_folder
+from crowdprism.datasets.dataset import Dataset, DatasetPart, fetch_dataset, load_dataset
+from crowdprism.files import cache_folder, data_folder
 
 __all__ = [
     "Dataset",

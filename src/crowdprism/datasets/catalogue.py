@@ -17,11 +17,11 @@ Kind = Literal["files", "embedded"]
 
 @dataclass(frozen=True)
 class Download:
-    """One public file: where it can be had, under what name it is kept, and how to tell that it is whole."""
+    """One public file: its addresses, its name in the cache, and how to check that it is complete."""
 
     urls: tuple[str, ...]
     file: str
-    checksum: str | None = None  # "sha256:..." or "md5:...", as the publisher or common use gives it
+    checksum: str | None = None  # "sha256:..." or "md5:..."
     n_bytes: int | None = None
 
 
@@ -34,11 +34,11 @@ class DatasetEntry:
     n_items, n_annotated, n_gold
         Items in all, items with at least one annotation, items whose true class is known.
     label_accuracy, annotator_accuracy, majority_vote
-        Per cent right: of all annotations, mean over annotators, of the majority vote with ties split evenly.
+        Per cent correct: of all annotations, mean over annotators, of the majority vote with ties split evenly.
     files
         SHA-256 by name of the files in the set's folder under `CROWDPRISM_DATA`.
     downloads
-        Public files that can stand in for that folder; empty where the set cannot be fetched.
+        Public files that can be fetched in place of that folder; empty if there are none.
     """
 
     name: str
@@ -74,7 +74,7 @@ class DatasetEntry:
 
     @property
     def can_be_fetched(self) -> bool:
-        """Tell whether the set is publicly downloadable."""
+        """Whether the set is publicly downloadable."""
         return bool(self.downloads)
 
 
@@ -100,7 +100,7 @@ def _entry_of(name: str, record: dict[str, Any]) -> DatasetEntry:
 
 
 def find_entry(name: str) -> DatasetEntry:
-    """The record of one data set; `truth_inference/rte` and `rte` are the same.
+    """The record of one data set; `truth_inference/rte` means `rte`.
 
     Examples
     --------

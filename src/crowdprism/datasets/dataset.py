@@ -1,35 +1,24 @@
-"""`Dataset`: features, annotations, true classes and splits of one data set, each read when first asked for."""
+"""`Dataset` and `load_dataset`: features, annotations, true classes and splits of a data set by name."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.datasets.catalogue import DatasetEntry
-from crowdprism.errors import InvalidParameterError
-
-Reader = Callable[[], Any]
-Gold = np.ma.MaskedArray[Any, Any]
-
-
-@dataclass(frozen=True)
-class DatasetReaders:
-    """How each part of a data set is read; nothing is read before it is asked for."""
-
-    gold: Callable[[], Gold]
-    splits: Callable[[], Mapping[str, NDArray[np.int64]]]
-    annotations: Callable[[], Annotations] | None = None
-    features: Mapping[str, Reader] = field(default_factory=dict)
-    feature_items: Reader | None = None
-    images: Reader | None = None
-    texts: Reader | None = None
-    extras: Mapping[str, Reader] = field(default_factory=dict)
+from crowdprism.datasets.catalogue import DatasetEntry, find_entry
+from crowdprism.datasets.download import checksum, fetch_file
+from crowdprism.datasets.embedded import embedded_readers
+from crowdprism.datasets.folder import DatasetReaders, Gold, Reader, Splits, folder_readers
+from crowdprism.datasets.original_formats import original_readers
+from crowdprism.errors import InvalidParameterError, MissingDatasetError
+from crowdprism.files import CACHE_VARIABLE, DATA_VARIABLE, cache_folder, data_folder
 
 
 @dataclass(frozen=True)
@@ -44,14 +33,14 @@ class DatasetPart:
 
 @dataclass(frozen=True, repr=False)
 class Dataset:
-    """A data set whose arrays are read when first asked for; row i of each belongs to item i.
+    """A data set; its arrays are read on first use, and row i of each belongs to item i.
 
     Attributes
     ----------
     entry
-        What the catalogue knows: sizes, licence, citation.
+        Record of the catalogue: sizes, licence, citation.
     where
-        Where the files were found.
+        Folder of the files.
 
     Examples
     --------
@@ -104,7 +93,7 @@ class Dataset:
 
     @property
     def has_annotations(self) -> bool:
-        """Tell whether people (or a simulated crowd) labelled the items."""
+        """Whether people (or a simulated crowd) labelled the items."""
         return self.readers.annotations is not None
 
     @cached_property
@@ -113,65 +102,50 @@ class Dataset:
         return self.readers.gold()
 
     @cached_property
-    def splits(self) -> Mapping[str, NDArray[np.int64]]:
-        """Item positions by split: train, and valid and test where the source has them.
-
-        Where the source defines no split, all items are `train`.
-        """
+    def splits(self) -> Splits:
+        """Item positions by split: train, and valid and test if the source has them; without splits, all are train."""
         return self.readers.splits()
 
     @cached_property
     def features(self) -> NDArray[Any]:
         """(n_items, n_features) of the default feature set."""
-        if not self.feature_sets:
-            raise InvalidParameterError(self._absent("features"))
-        return self.feature_set(self.feature_sets[0])
+        return np.asarray(self._read("features", next(iter(self.readers.features.values()), None)))
 
     @cached_property
     def feature_items(self) -> NDArray[np.int64]:
-        """Positions of the items that the rows of `features` belong to: all, but for sets that say otherwise."""
+        """Positions of the items that the rows of `features` belong to: all items, except in movie_reviews."""
         if self.readers.feature_items is None:
             return np.arange(self.n_items)
         return np.asarray(self.readers.feature_items(), dtype=np.int64)
 
     def feature_set(self, name: str) -> NDArray[Any]:
-        """Features by the name of their set; read anew on each call."""
-        if name not in self.readers.features:
-            offered = ", ".join(self.feature_sets) or "none"
-            raise InvalidParameterError(f"Data set {self.name!r} has no feature set {name!r}; it has {offered}.")
-        return np.asarray(self.readers.features[name]())
+        """Features by the name of their set; read again on each call."""
+        return np.asarray(self._named(self.readers.features, name, "feature set")())
 
     @cached_property
     def images(self) -> NDArray[np.uint8]:
         """(n_items, height, width) or (n_items, height, width, 3), 0..255."""
-        if self.readers.images is None:
-            raise InvalidParameterError(self._absent("images"))
-        return np.asarray(self.readers.images())
+        return np.asarray(self._read("images", self.readers.images))
 
     @cached_property
     def texts(self) -> Mapping[str, list[str]]:
         """Columns of text, one entry for each of `feature_items`."""
-        if self.readers.texts is None:
-            raise InvalidParameterError(self._absent("texts"))
-        columns: Mapping[str, list[str]] = self.readers.texts()
+        columns: Mapping[str, list[str]] = self._read("texts", self.readers.texts)
         return columns
 
     def extra(self, name: str) -> NDArray[Any]:
-        """A further array of the source by name, as the catalogue's remarks describe it."""
-        if name not in self.readers.extras:
-            offered = ", ".join(self.readers.extras) or "none"
-            raise InvalidParameterError(f"Data set {self.name!r} has no extra {name!r}; it has {offered}.")
-        return np.asarray(self.readers.extras[name]())
+        """Another array of the source by name, as described in the catalogue's remarks."""
+        return np.asarray(self._named(self.readers.extras, name, "extra")())
 
     def part(self, split: str, *, features: str | None = None) -> DatasetPart:
-        """Features, annotations and gold of one split, row by row; items without features are left out.
+        """Features, annotations and gold of one split, row by row, without the items that have no features.
 
         Parameters
         ----------
         split
-            `"train"`, `"valid"` or `"test"`, as far as the set has them.
+            `"train"`, `"valid"` or `"test"`, if the set has it.
         features
-            Name of a feature set, or `"images"`; the default feature set where not given.
+            Name of a feature set, or `"images"`; by default the first feature set.
 
         Examples
         --------
@@ -180,10 +154,7 @@ class Dataset:
         >>> train.features.shape, train.annotations.n_items
         ((1347, 64), 1347)
         """
-        if split not in self.splits:
-            raise InvalidParameterError(
-                f"Data set {self.name!r} has no split {split!r}; it has {', '.join(self.splits)}."
-            )
+        wanted = self._named(self.splits, split, "split")
         rows_of_items = np.full(self.n_items, -1)
         if features == "images":
             values = self.images
@@ -191,22 +162,121 @@ class Dataset:
         else:
             values = self.features if features is None else self.feature_set(features)
             rows_of_items[self.feature_items] = np.arange(len(self.feature_items))
-        items = self.splits[split][rows_of_items[self.splits[split]] >= 0]
+        items = wanted[rows_of_items[wanted] >= 0]
         annotations = self.annotations[items] if self.has_annotations else None
         return DatasetPart(values[rows_of_items[items]], annotations, self.gold[items], items)
 
-    def _absent(self, part: str) -> str:
-        offered = [*self.feature_sets]
-        offered += ["images"] if self.readers.images is not None else []
-        offered += ["texts"] if self.readers.texts is not None else []
-        told = f"it has {', '.join(offered)}" if offered else "it holds annotations and true classes only"
-        return f"Data set {self.name!r} (from {self.where}) has no {part}; {told}."
+    def _named(self, parts: Mapping[str, Any], name: str, role: str) -> Any:
+        if name not in parts:
+            has = ", ".join(parts) or "none"
+            raise InvalidParameterError(f"Data set {self.name!r} has no {role} {name!r}; it has {has}.")
+        return parts[name]
+
+    def _read(self, part: str, reader: Reader | None) -> Any:
+        if reader is not None:
+            return reader()
+        offered = {"images": self.readers.images, "texts": self.readers.texts}
+        has = [*self.feature_sets, *(name for name, there in offered.items() if there is not None)]
+        raise InvalidParameterError(
+            f"Data set {self.name!r} (from {self.where}) has no {part}; "
+            f"it has {', '.join(has) or 'annotations and true classes only'}."
+        )
 
     def __repr__(self) -> str:
-        people = (
-            f"; {self.entry.n_annotations} annotations by {self.entry.n_annotators} annotators"
-            if self.has_annotations
-            else ""
-        )
+        crowd = f"; {self.entry.n_annotations} annotations by {self.entry.n_annotators} annotators"
         parts = ", ".join(f"{split} {size}" for split, size in self.entry.splits.items())
-        return f"Dataset({self.name!r}: {self.n_items} items, {self.n_classes} classes{people}; {parts})"
+        return f"Dataset({self.name!r}: {self.n_items} items, {self.n_classes} classes{crowd if self.has_annotations else ''}; {parts})"
+
+
+def load_dataset(name: str, *, fetch: bool = True) -> Dataset:
+    """Open a data set of the catalogue by name.
+
+    The files are looked for in the folder named by `CROWDPRISM_DATA`, then in the cache (`CROWDPRISM_CACHE`, by default
+    the platform's cache folder); if they are in neither, they are downloaded if possible.
+
+    Parameters
+    ----------
+    name
+        One of the names listed by `crowdprism datasets`.
+    fetch
+        Whether to download a set that is not on this computer.
+
+    Examples
+    --------
+    >>> simulated = load_dataset("simulated")
+    >>> simulated.annotations
+    Annotations(1200 annotations of 1200 items by 12 annotators, 4 classes: 'north', 'east', 'south', ... (4 in all))
+    >>> {split: len(items) for split, items in simulated.splits.items()}
+    {'train': 600, 'valid': 200, 'test': 400}
+    """
+    entry = find_entry(name)
+    if entry.kind == "embedded":
+        return Dataset(entry, "crowdprism itself", embedded_readers(entry))
+    folder = files_in_data_folder(entry)
+    if folder is not None:
+        cifar10 = partial(load_dataset, "cifar10", fetch=fetch)
+        return Dataset(entry, str(folder), folder_readers(entry, folder, cifar10=cifar10))
+    if files_in_cache(entry) is None and not (fetch and entry.can_be_fetched):
+        raise MissingDatasetError(how_to_get(entry))
+    folder = fetch_dataset(name)
+    return Dataset(entry, str(folder), original_readers(entry, folder))
+
+
+def fetch_dataset(name: str) -> Path:
+    """Download the public files of a data set that are not in the cache yet, and return their folder.
+
+    The next call resumes an interrupted download; a file with a wrong checksum is not kept.
+    """
+    entry = find_entry(name)
+    if entry.kind == "embedded":
+        raise InvalidParameterError(f"Data set {entry.name!r} comes with crowdprism; there is nothing to fetch.")
+    if not entry.can_be_fetched:
+        raise MissingDatasetError(how_to_get(entry))
+    folder = cache_folder() / entry.name
+    for file in entry.downloads:
+        fetch_file(file, folder)
+    return folder
+
+
+def files_in_data_folder(entry: DatasetEntry) -> Path | None:
+    """The set's folder under `CROWDPRISM_DATA`, or None; a folder with missing files is an error."""
+    root = data_folder()
+    if root is None or not (root / entry.folder).is_dir():
+        return None
+    folder = root / entry.folder
+    missing = [file for file in entry.files if not (folder / file).is_file()]
+    if missing:
+        raise MissingDatasetError(
+            f"{len(missing)} of the {len(entry.files)} files of data set {entry.name!r} are not in {folder}; "
+            f"the first is {missing[0]}. Complete the folder, or remove it to use another copy."
+        )
+    return folder
+
+
+def files_in_cache(entry: DatasetEntry) -> Path | None:
+    """The set's folder in the cache if every file was fetched."""
+    folder = cache_folder() / entry.name
+    if entry.downloads and all((folder / one.file).is_file() for one in entry.downloads):
+        return folder
+    return None
+
+
+def how_to_get(entry: DatasetEntry) -> str:
+    """The message for a missing data set: where it was looked for, and how to get it."""
+    root = data_folder()
+    looked = f"{root / entry.folder}" if root else f"no folder, as {DATA_VARIABLE} is not set"
+    remedy = (
+        f"Fetch it with: crowdprism datasets fetch {entry.name}"
+        if entry.can_be_fetched
+        else f"It cannot be fetched automatically. Origin: {entry.origin}. Put {', '.join(entry.files)} into "
+        f"the folder {entry.folder} of a data folder and set {DATA_VARIABLE} to that data folder."
+    )
+    return (
+        f"Data set {entry.name!r} was not found. Looked in {looked}, and in {cache_folder() / entry.name} "
+        f"({CACHE_VARIABLE}).\n{remedy}"
+    )
+
+
+def damaged_files(entry: DatasetEntry, folder: Path) -> list[str]:
+    """Names of the files whose SHA-256 differs from the catalogue's."""
+    return [file for file, expected in entry.files.items() if checksum(folder / file) != f"sha256:{expected}"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from functools import cache
 
 import numpy as np
@@ -10,31 +9,24 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.datasets.catalogue import DatasetEntry
-from crowdprism.datasets.dataset import Dataset, DatasetReaders
+from crowdprism.datasets.folder import DatasetReaders, complete_gold, consecutive_splits
 from crowdprism.seeding import stream
 from crowdprism.simulate import demo_crowd, one_coin, pair_flip, per_item, simulate_annotations, spammers
 from crowdprism.simulate.confusions import Confusions
-from crowdprism.simulate.demo_crowd import LABELS_PER_ITEM
+from crowdprism.simulate.families import LABELS_PER_ITEM
 
 SEED = 0  # an embedded set is the same for everyone
-WITHIN_THE_PACKAGE = "within crowdprism"
-CENTRE_DISTANCE = 2.2  # clouds overlap: a classifier that knows the truth is right about nine times in ten
+CENTRE_DISTANCE = 2.2  # clouds overlap: a classifier trained on the truth has an accuracy of about 90 %
 N_DIMENSIONS = 8
 
 
-def embedded_dataset(entry: DatasetEntry) -> Dataset:
-    """Open a data set that is made rather than read."""
-    readers: Mapping[str, Callable[[DatasetEntry], DatasetReaders]] = {"digits": _digits, "simulated": _simulated}
-    return Dataset(entry, WITHIN_THE_PACKAGE, readers[entry.name](entry))
-
-
-def _splits(entry: DatasetEntry) -> Mapping[str, NDArray[np.int64]]:
-    ends = np.cumsum(list(entry.splits.values()))
-    return {name: np.arange(end - size, end) for (name, size), end in zip(entry.splits.items(), ends, strict=True)}
+def embedded_readers(entry: DatasetEntry) -> DatasetReaders:
+    """Readers of a data set that is generated rather than read."""
+    return _digits(entry) if entry.name == "digits" else _simulated(entry)
 
 
 def _digits(entry: DatasetEntry) -> DatasetReaders:
-    """Training digits first; the same split and crowd as `crowdprism demo` with seed 0."""
+    """Training digits first, with the split and the crowd of `crowdprism demo` with seed 0."""
 
     @cache
     def ordered() -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -54,8 +46,8 @@ def _digits(entry: DatasetEntry) -> DatasetReaders:
         return simulate_annotations(ordered()[1], crowd.confusions, pairs, seed=SEED, annotators=crowd.names)
 
     return DatasetReaders(
-        gold=lambda: np.ma.MaskedArray(ordered()[1].astype(np.int16)),
-        splits=lambda: _splits(entry),
+        gold=lambda: complete_gold(ordered()[1]),
+        splits=lambda: consecutive_splits(entry.splits.items()),
         annotations=annotations,
         features={"pixels": lambda: (ordered()[0] / ordered()[0].max()).astype(np.float32)},
         images=lambda: np.round(ordered()[0] * (255 / ordered()[0].max())).astype(np.uint8).reshape(-1, 8, 8),
@@ -76,8 +68,8 @@ def _simulated(entry: DatasetEntry) -> DatasetReaders:
         return simulate_annotations(truth(), simulated_crowd(), pairs, seed=SEED, classes=entry.classes)
 
     return DatasetReaders(
-        gold=lambda: np.ma.MaskedArray(truth().astype(np.int16)),
-        splits=lambda: _splits(entry),
+        gold=lambda: complete_gold(truth()),
+        splits=lambda: consecutive_splits(entry.splits.items()),
         annotations=annotations,
         features={"coordinates": coordinates},
         extras={"confusions": simulated_crowd},
@@ -85,12 +77,6 @@ def _simulated(entry: DatasetEntry) -> DatasetReaders:
 
 
 def simulated_crowd() -> Confusions:
-    """Twelve annotators of four classes: two experts, six middling, two who confuse neighbours, two spammers."""
-    return np.concatenate(
-        [
-            one_coin([0.95, 0.9], 4),
-            one_coin(np.linspace(0.5, 0.75, 6), 4),
-            pair_flip(2, 4, flip=0.4),
-            spammers(2, 4),
-        ]
-    )
+    """Twelve annotators of four classes: two experts, six of medium skill, two who flip classes, two spammers."""
+    one_coins = one_coin([0.95, 0.9, *np.linspace(0.5, 0.75, 6)], 4)
+    return np.concatenate([one_coins, pair_flip(2, 4, flip=0.4), spammers(2, 4)])

@@ -1,9 +1,10 @@
-"""Data sets in the common folder layout: gzipped CSV and compressed NumPy archives."""
+"""Data sets in the common folder layout: gzipped CSV files, compressed NumPy archives and mosaics of images."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,23 +13,41 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import name_array
 from crowdprism.datasets.catalogue import DatasetEntry
-from crowdprism.datasets.dataset import Dataset, DatasetReaders, Gold
-from crowdprism.datasets.mosaics import read_mosaics
-from crowdprism.errors import MissingDatasetError, UnreadableFileError, some
-from crowdprism.names import name_array
+from crowdprism.errors import MissingDatasetError, MissingDependencyError, UnreadableFileError, some
 
 if TYPE_CHECKING:
     import polars as pl
 
+    from crowdprism.datasets.dataset import Dataset
+
+Reader = Callable[[], Any]
+Gold = np.ma.MaskedArray[Any, Any]
+Splits = Mapping[str, NDArray[np.int64]]
 SPLIT_ORDER = ("train", "valid", "test")
 CIFAR10_FEATURES = "efficientnet_lite0_pca"
 N_CIFAR10_TRAIN = 50_000
+TILES_PER_ROW, TILE_SIDE = 100, 32  # of a mosaic of CIFAR-10 images
+
+
+@dataclass(frozen=True)
+class DatasetReaders:
+    """A function for each part of a data set; each reads its files when it is called."""
+
+    gold: Callable[[], Gold]
+    splits: Callable[[], Splits]
+    annotations: Callable[[], Annotations] | None = None
+    features: Mapping[str, Reader] = field(default_factory=dict)
+    feature_items: Reader | None = None
+    images: Reader | None = None
+    texts: Reader | None = None
+    extras: Mapping[str, Reader] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """The files of one data set in a folder, read when asked for."""
+    """The files of one data set in a folder."""
 
     entry: DatasetEntry
     path: Path
@@ -46,9 +65,7 @@ class DatasetFolder:
         return rows
 
     def array(self, file: str, name: str) -> NDArray[Any]:
-        """One array of an npz archive; half precision, which only saves room on disk, becomes float32."""
-        import zipfile
-
+        """One array of an npz archive; half precision (which only saves disk space) becomes float32."""
         try:
             with np.load(self.path / file, allow_pickle=False) as archive:
                 values: NDArray[Any] = archive[name]
@@ -60,8 +77,8 @@ class DatasetFolder:
         """The error for a file that is missing or damaged."""
         path = self.path / file
         if not path.exists():
-            return MissingDatasetError(f"Data set {self.entry.name!r} lacks the file {path}. Copy it there.")
-        return UnreadableFileError(f"{path} cannot be read ({error}). Copy the file again: it seems damaged.")
+            return MissingDatasetError(f"The file {path} of data set {self.entry.name!r} is missing. Copy it there.")
+        return UnreadableFileError(f"{path} cannot be read ({error}). It seems damaged: copy it again.")
 
     @cached_property
     def annotation_rows(self) -> pl.DataFrame:
@@ -70,7 +87,7 @@ class DatasetFolder:
 
     @cached_property
     def item_names(self) -> NDArray[np.int64]:
-        """Item ids in the order of rows: those of the split file, else those that were annotated."""
+        """Item ids in the order of rows: those of the split file, else the annotated ones."""
         if "split.csv.gz" in self.entry.files:
             return self.split_rows["item"].to_numpy()
         return np.unique(self.annotation_rows["item"].to_numpy())
@@ -80,35 +97,27 @@ class DatasetFolder:
         """The columns item and split, in the order of items."""
         return self.table("split.csv.gz").sort("item")
 
+    @cached_property
     def annotations(self) -> Annotations:
-        """All annotations with gold, under the catalogue's class names."""
+        """All annotations with gold, with the catalogue's class names; the files hold whole numbers for classes."""
         rows, gold = self.annotation_rows, self.table("gold.csv.gz")
-        codes = self.label_codes
+        whole = all(isinstance(name, int) for name in self.entry.classes)
         built = Annotations.from_triplets(
             rows["item"].to_numpy(),
             rows["annotator"].to_numpy(),
             rows["label"].to_numpy(),
-            classes=codes,
+            classes=self.entry.classes if whole else range(self.entry.n_classes),
             item_names=self.item_names.tolist(),
             gold=dict(zip(gold["item"].to_list(), gold["label"].to_list(), strict=True)),
         )
         return replace(built, classes=name_array(self.entry.classes))
 
-    @property
-    def label_codes(self) -> list[int]:
-        """The whole numbers that stand for the classes in the files."""
-        whole = all(isinstance(name, int) for name in self.entry.classes)
-        return list(self.entry.classes) if whole else list(range(self.entry.n_classes))
-
     def gold(self) -> Gold:
         """True class codes of all items, masked where unknown."""
-        from crowdprism.annotation_building import gold_codes
+        assert self.annotations.gold is not None
+        return self.annotations.gold
 
-        rows = self.table("gold.csv.gz")
-        given = dict(zip(rows["item"].to_list(), rows["label"].to_list(), strict=True))
-        return gold_codes(given, name_array(self.item_names.tolist()), name_array(self.label_codes))
-
-    def splits(self) -> Mapping[str, NDArray[np.int64]]:
+    def splits(self) -> Splits:
         """Item positions by split."""
         if "split.csv.gz" not in self.entry.files:
             return {"train": np.arange(len(self.item_names))}
@@ -121,95 +130,123 @@ class DatasetFolder:
         return {name: rows[name].to_list() for name in rows.columns if name != "item"}
 
 
-def folder_dataset(entry: DatasetEntry, path: Path, *, cifar10: Callable[[], Dataset]) -> Dataset:
-    """Open a data set in a folder of the common layout; `cifar10` opens the images that some sets refer to."""
+def folder_readers(entry: DatasetEntry, path: Path, *, cifar10: Callable[[], Dataset]) -> DatasetReaders:
+    """Readers of a folder; `cifar10` opens the set whose images and features some other sets share."""
     files = DatasetFolder(entry, path)
-    readers = {"mnist": _image_archive, "fashion_mnist": _image_archive, "cifar10": _cifar10}.get(entry.name)
-    if readers is not None:
-        return Dataset(entry, str(path), readers(files))
-    return Dataset(entry, str(path), _annotated(files, cifar10))
+    if entry.name == "cifar10":
+        return _cifar10(files)
+    return _image_archive(files) if entry.name in ("mnist", "fashion_mnist") else _annotated(files, cifar10)
 
 
 def _annotated(files: DatasetFolder, cifar10: Callable[[], Dataset]) -> DatasetReaders:
     entry = files.entry
     features = {name: partial(files.array, "features.npz", name) for name in entry.features}
     extras: dict[str, Any] = {}
-    feature_items = images = None
+    images = None
     if entry.name == "rte":
         features["pair"] = lambda: np.hstack([features["text"](), features["hypothesis"]()])  # type: ignore[assignment]
-    if entry.name == "movie_reviews":
-        feature_items = partial(files.array, "features.npz", "items")
     if entry.name == "sentiment_polarity":
         extras["in_train"] = lambda: files.split_rows["in_train"].to_numpy()
-    if entry.name.startswith("cifar10"):
-        rows = _cifar10_rows(files)
-        images = lambda: cifar10().images[rows()]  # noqa: E731
-        features = {CIFAR10_FEATURES: lambda: cifar10().feature_set(CIFAR10_FEATURES)[rows()]}  # type: ignore[dict-item]
-        extras = _cifar10_extras(files)
+    if entry.name.startswith("cifar10"):  # item names are rows of the training (cifar10n) or the test images
+        before = 0 if entry.name == "cifar10n" else N_CIFAR10_TRAIN
+        images = lambda: cifar10().images[files.item_names + before]  # noqa: E731
+        features = {CIFAR10_FEATURES: lambda: cifar10().features[files.item_names + before]}  # type: ignore[dict-item]
+        archive = {"cifar10n": "extra_labels.npz", "cifar10h": "counts.npz"}.get(entry.name)
+        if archive is not None:
+            extras = {name: partial(files.array, archive, name) for name in entry.extras}
+        else:
+            extras = {name: lambda column=name: files.annotation_rows[column].to_numpy() for name in entry.extras}
     return DatasetReaders(
         gold=files.gold,
         splits=files.splits,
-        annotations=files.annotations,
+        annotations=lambda: files.annotations,
         features=features,
-        feature_items=feature_items,
+        feature_items=partial(files.array, "features.npz", "items") if entry.name == "movie_reviews" else None,
         images=images,
         texts=files.texts if entry.texts else None,
         extras=extras,
     )
 
 
-def _cifar10_rows(files: DatasetFolder) -> Callable[[], NDArray[np.int64]]:
-    """Rows of the whole CIFAR-10 (training images first) that the items of a set refer to."""
-    before = 0 if files.entry.name == "cifar10n" else N_CIFAR10_TRAIN
-    return lambda: files.item_names + before
-
-
-def _cifar10_extras(files: DatasetFolder) -> dict[str, Any]:
-    archive = {"cifar10n": "extra_labels.npz", "cifar10h": "counts.npz"}.get(files.entry.name)
-    if archive is not None:
-        return {name: partial(files.array, archive, name) for name in files.entry.extras}
-    return {name: lambda column=name: files.annotation_rows[column].to_numpy() for name in files.entry.extras}
-
-
 def _image_archive(files: DatasetFolder) -> DatasetReaders:
-    """MNIST and Fashion-MNIST: training images first, then test images."""
-
-    def images() -> NDArray[np.uint8]:
-        return np.concatenate([files.array("images.npz", f"{part}_images") for part in ("train", "test")])
-
-    def gold() -> Gold:
-        return np.ma.MaskedArray(
-            np.concatenate([files.array("images.npz", f"{part}_labels") for part in ("train", "test")]).astype(np.int16)
-        )
-
+    """MNIST and Fashion-MNIST."""
+    images = partial(_train_and_test, files, "images.npz", "{}_images")
+    gold = partial(_train_and_test, files, "images.npz", "{}_labels")
     return image_readers(files.entry, images, gold, {"pixels": lambda: flat_pixels(images())})
 
 
 def _cifar10(files: DatasetFolder) -> DatasetReaders:
-    def gold() -> Gold:
-        return np.ma.MaskedArray(
-            np.concatenate([files.array("labels.npz", f"{part}_labels") for part in ("train", "test")]).astype(np.int16)
-        )
-
-    def features() -> NDArray[np.float32]:
-        return np.concatenate([files.array("features.npz", part) for part in ("train", "test")])
-
+    gold = partial(_train_and_test, files, "labels.npz", "{}_labels")
+    features = {CIFAR10_FEATURES: partial(_train_and_test, files, "features.npz", "{}")}
     mosaics = [files.path / f"train_{number}.jpg" for number in range(5)] + [files.path / "test.jpg"]
-    return image_readers(files.entry, partial(read_mosaics, mosaics), gold, {CIFAR10_FEATURES: features})
+    return image_readers(files.entry, partial(read_mosaics, mosaics), gold, features)
+
+
+def _train_and_test(files: DatasetFolder, file: str, name: str) -> NDArray[Any]:
+    """An array of the training items followed by that of the test items."""
+    return np.concatenate([files.array(file, name.format(part)) for part in ("train", "test")])
 
 
 def image_readers(
     entry: DatasetEntry,
     images: Callable[[], NDArray[np.uint8]],
-    gold: Callable[[], Gold],
+    labels: Callable[[], NDArray[Any]],
     features: Mapping[str, Callable[[], NDArray[Any]]],
 ) -> DatasetReaders:
     """Readers of a set of images without annotations whose splits follow one another."""
-    ends = np.cumsum(list(entry.splits.values()))
-    parts = {name: np.arange(end - size, end) for (name, size), end in zip(entry.splits.items(), ends, strict=True)}
-    return DatasetReaders(gold=gold, splits=lambda: parts, features=features, images=images)
+    return DatasetReaders(
+        gold=lambda: complete_gold(labels()),
+        splits=lambda: consecutive_splits(entry.splits.items()),
+        features=features,
+        images=images,
+    )
+
+
+def complete_gold(labels: NDArray[Any]) -> Gold:
+    """Class codes as gold with nothing masked."""
+    return np.ma.MaskedArray(labels.astype(np.int16))
+
+
+def consecutive_splits(sizes: Iterable[tuple[str, int]]) -> Splits:
+    """Item positions of splits that follow one another.
+
+    Examples
+    --------
+    >>> {name: items.tolist() for name, items in consecutive_splits([("train", 3), ("test", 2)]).items()}
+    {'train': [0, 1, 2], 'test': [3, 4]}
+    """
+    found: dict[str, NDArray[np.int64]] = {}
+    start = 0
+    for name, size in sizes:
+        found[name] = np.arange(start, start + size)
+        start += size
+    return found
 
 
 def flat_pixels(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """(n_items, ...) of 0..255 -> (n_items, n_pixels) of 0..1."""
     return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+
+
+def read_mosaics(paths: Sequence[Path]) -> NDArray[np.uint8]:
+    """(n_items, 32, 32, 3) from JPEG mosaics of 100 x 100 images, row by row, one mosaic after the other."""
+    Image = import_pillow("or fetch the exact images: crowdprism datasets fetch cifar10")
+    found = []
+    for path in paths:
+        try:
+            with Image.open(path) as picture:
+                grid = np.asarray(picture).reshape(TILES_PER_ROW, TILE_SIDE, TILES_PER_ROW, TILE_SIDE, 3)
+        except (OSError, ValueError) as error:
+            raise UnreadableFileError(f"{path} cannot be read ({error}). Copy the file again.") from error
+        found.append(grid.transpose(0, 2, 1, 3, 4).reshape(-1, TILE_SIDE, TILE_SIDE, 3))
+    return np.concatenate(found)
+
+
+def import_pillow(alternative: str = "") -> Any:
+    """Pillow's Image module, or an error that says how to install it."""
+    try:
+        from PIL import Image
+    except ImportError as error:
+        remedy = f"pip install pillow, {alternative}" if alternative else "pip install pillow"
+        raise MissingDependencyError(f"These images are JPEG files, which need Pillow: {remedy}") from error
+    return Image

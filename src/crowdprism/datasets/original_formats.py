@@ -1,44 +1,59 @@
-"""Data sets in the formats in which their authors publish them: IDX, CIFAR-10's binary records, LabelMe's archive."""
+"""Data sets in the formats that their authors publish: IDX, CIFAR-10's binary records, LabelMe's archive.
+
+LabelMe (Rodrigues and Pereira, 2018) is one tar.gz. `answers.txt` has a row per training photograph and a column per
+annotator, with -1 for no answer; 18 of its 77 columns are empty and left out. `labels_*.txt` and `filenames_*.txt`
+have a line per photograph of a split; the photographs are at `<split>/<class>/<file name>`.
+"""
 
 from __future__ import annotations
 
 import gzip
+import io
 import tarfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import name_array
 from crowdprism.datasets.catalogue import DatasetEntry
-from crowdprism.datasets.dataset import Dataset, DatasetReaders, Gold
-from crowdprism.datasets.folder import flat_pixels, image_readers
+from crowdprism.datasets.folder import (
+    SPLIT_ORDER,
+    DatasetReaders,
+    complete_gold,
+    consecutive_splits,
+    flat_pixels,
+    image_readers,
+    import_pillow,
+)
 from crowdprism.errors import UnreadableFileError
 
-IDX_UNSIGNED_BYTES = 8  # the type code of the only kind of IDX file that these sets use
+IDX_UNSIGNED_BYTES = 8  # type code of the only kind of IDX file that these sets use
 CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32
 CIFAR_BATCHES = [f"data_batch_{number}.bin" for number in range(1, 6)] + ["test_batch.bin"]
+NO_ANSWER = -1
+LABELME_TABLES = ["answers.txt", *(f"{kind}_{s}.txt" for kind in ("labels", "filenames") for s in SPLIT_ORDER)]
 
 
-def original_dataset(entry: DatasetEntry, folder: Path) -> Dataset:
-    """Open a data set from the public files that `fetch_dataset` put into `folder`."""
+def original_readers(entry: DatasetEntry, folder: Path) -> DatasetReaders:
+    """Readers of the public files that `fetch_dataset` put into `folder`."""
     if entry.name == "labelme":
-        from crowdprism.datasets.labelme_archive import labelme_readers
-
-        return Dataset(entry, str(folder), labelme_readers(entry, folder / entry.downloads[0].file))
-    readers = _cifar10 if entry.name == "cifar10" else _idx_files
-    return Dataset(entry, str(folder), readers(entry, folder))
+        return labelme_readers(entry, folder / entry.downloads[0].file)
+    return _cifar10(entry, folder) if entry.name == "cifar10" else _idx_files(entry, folder)
 
 
 def _idx_files(entry: DatasetEntry, folder: Path) -> DatasetReaders:
+    def both(kind: str) -> NDArray[np.uint8]:
+        return np.concatenate([read_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
+
     def images() -> NDArray[np.uint8]:
-        return np.concatenate([read_idx(folder / f"{part}-images-idx3-ubyte.gz") for part in ("train", "t10k")])
+        return both("images-idx3")
 
-    def gold() -> Gold:
-        labels = [read_idx(folder / f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")]
-        return np.ma.MaskedArray(np.concatenate(labels).astype(np.int16))
-
-    return image_readers(entry, images, gold, {"pixels": lambda: flat_pixels(images())})
+    return image_readers(entry, images, lambda: both("labels-idx1"), {"pixels": lambda: flat_pixels(images())})
 
 
 def _cifar10(entry: DatasetEntry, folder: Path) -> DatasetReaders:
@@ -46,15 +61,13 @@ def _cifar10(entry: DatasetEntry, folder: Path) -> DatasetReaders:
     def records() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         return read_cifar10_binary(folder / entry.downloads[0].file)
 
-    return image_readers(
-        entry, lambda: records()[0], lambda: np.ma.MaskedArray(records()[1].astype(np.int16)), features={}
-    )
+    return image_readers(entry, lambda: records()[0], lambda: records()[1], features={})
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
     """The array of bytes in a gzipped IDX file, the format of MNIST.
 
-    Two zero bytes, the type, the number of dimensions, each dimension as a big-endian 32-bit number, the values.
+    The file holds two zero bytes, the type, the number of dimensions, the dimensions (big-endian, 32 bits), the values.
     """
     try:
         with gzip.open(path) as file:
@@ -62,7 +75,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     except (OSError, EOFError) as error:
         raise _damaged(path, str(error)) from error
     if len(content) < 4 or content[:3] != bytes([0, 0, IDX_UNSIGNED_BYTES]):
-        raise _damaged(path, "it does not begin as an IDX file of bytes")
+        raise _damaged(path, "it does not begin like an IDX file of bytes")
     n_dimensions = content[3]
     header = 4 + 4 * n_dimensions
     if len(content) < header:
@@ -75,16 +88,7 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
 
 def read_cifar10_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
     """Images (n, 32, 32, 3) and labels (n,) of the binary CIFAR-10 archive, training batches first."""
-    batches: dict[str, bytes] = {}
-    try:
-        with tarfile.open(path) as archive:
-            for member in archive:
-                name = Path(member.name).name
-                opened = archive.extractfile(member) if name in CIFAR_BATCHES else None
-                if opened is not None:
-                    batches[name] = opened.read()
-    except (OSError, EOFError, tarfile.TarError) as error:
-        raise _damaged(path, str(error)) from error
+    batches = dict(read_members(path, CIFAR_BATCHES))
     missing = [name for name in CIFAR_BATCHES if name not in batches]
     if missing:
         raise _damaged(path, f"{len(missing)} of 6 batches are missing, the first is {missing[0]}")
@@ -94,6 +98,93 @@ def read_cifar10_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8
     records = np.frombuffer(content, np.uint8).reshape(-1, CIFAR_RECORD_BYTES)
     images = records[:, 1:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), records[:, 0].copy()
+
+
+def read_members(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, bytes]]:
+    """Name and content of the wanted files of a tar archive, whatever folder they are in."""
+    try:
+        with tarfile.open(path) as archive:
+            for member in archive:
+                name = PurePosixPath(member.name).name
+                opened = archive.extractfile(member) if name in wanted else None
+                if opened is not None:
+                    yield name, opened.read()
+    except (OSError, EOFError, tarfile.TarError) as error:
+        raise _damaged(path, str(error)) from error
+
+
+@dataclass(frozen=True)
+class LabelMeTables:
+    """The text files of the archive."""
+
+    answers: NDArray[np.int64]  # (training photograph, annotator)
+    labels: Mapping[str, NDArray[np.int64]]
+    filenames: Mapping[str, list[str]]
+
+
+def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
+    """Readers of the archive."""
+
+    @cache
+    def tables() -> LabelMeTables:
+        return read_labelme_tables(path)
+
+    def truth() -> NDArray[np.int64]:
+        return np.concatenate(list(tables().labels.values()))
+
+    return DatasetReaders(
+        gold=lambda: complete_gold(truth()),
+        splits=lambda: consecutive_splits((split, len(labels)) for split, labels in tables().labels.items()),
+        annotations=lambda: labelme_annotations(entry, tables(), truth()),
+        images=lambda: read_photographs(path, tables().filenames),
+    )
+
+
+def labelme_annotations(entry: DatasetEntry, tables: LabelMeTables, truth: NDArray[np.int64]) -> Annotations:
+    """Annotations of all photographs, without the annotators who gave no answer."""
+    answered = (tables.answers != NO_ANSWER).any(axis=0)
+    answers = tables.answers[:, answered]
+    item, annotator = np.nonzero(answers != NO_ANSWER)
+    built = Annotations.from_triplets(
+        item,
+        annotator,
+        answers[item, annotator],
+        classes=range(entry.n_classes),
+        item_names=range(len(truth)),
+        gold=dict(enumerate(truth.tolist())),
+    )
+    return replace(built, classes=name_array(entry.classes))
+
+
+def read_labelme_tables(path: Path) -> LabelMeTables:
+    """Read the text files of the archive and check that their lengths agree."""
+    texts = {name: content.decode(errors="replace") for name, content in read_members(path, LABELME_TABLES)}
+    missing = [name for name in LABELME_TABLES if name not in texts]
+    if missing:
+        raise _damaged(path, f"it lacks {', '.join(missing)}")
+    try:
+        answers = np.loadtxt(io.StringIO(texts["answers.txt"]), ndmin=2).astype(np.int64)
+        labels = {s: np.loadtxt(io.StringIO(texts[f"labels_{s}.txt"]), ndmin=1).astype(np.int64) for s in SPLIT_ORDER}
+    except ValueError as error:
+        raise _damaged(path, str(error)) from error
+    filenames = {split: texts[f"filenames_{split}.txt"].split() for split in SPLIT_ORDER}
+    if len(answers) != len(labels["train"]):
+        raise _damaged(path, f"it has {len(answers)} rows of answers for {len(labels['train'])} training photographs")
+    return LabelMeTables(answers, labels, filenames)
+
+
+def read_photographs(path: Path, filenames: Mapping[str, list[str]]) -> NDArray[np.uint8]:
+    """(n_items, height, width, 3), in the order of the file names, training photographs first."""
+    Image = import_pillow()
+    place = {name: row for row, name in enumerate(name for names in filenames.values() for name in names)}
+    found: dict[int, NDArray[np.uint8]] = {}
+    for name, content in read_members(path, place):
+        with Image.open(io.BytesIO(content)) as picture:
+            found[place[name]] = np.asarray(picture.convert("RGB"))
+    missing = [name for name, row in place.items() if row not in found]
+    if missing:
+        raise _damaged(path, f"{len(missing)} of {len(place)} photographs are missing, the first is {missing[0]}")
+    return np.stack([found[row] for row in range(len(place))])
 
 
 def _damaged(path: Path, why: str) -> UnreadableFileError:

@@ -8,14 +8,15 @@ from crowdprism.diagnostics.agreement import (
     krippendorff_alpha,
     raw_agreement,
 )
-from crowdprism.diagnostics.annotators import AnnotatorReport, annotator_report, similar_annotators
+from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report, similar_annotators
 from crowdprism.diagnostics.calibration import Calibration, calibration, fit_temperature, with_temperature
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph, Coverage, co_labelling_graph, coverage
 from crowdprism.diagnostics.copying import CopyingSuspicion, copying
 from crowdprism.diagnostics.crowdlab import LabelQuality, label_quality
 from crowdprism.diagnostics.findings import Finding, Findings
 from crowdprism.diagnostics.identifiability import examine
-from crowdprism.diagnostics.items import ItemReport, item_report
+from crowdprism.diagnostics.item_accounts import ItemReport, item_report
+from crowdprism.diagnostics.next_labels import Suggestion, suggest
 from crowdprism.diagnostics.pair_agreement import (
     AnnotatorAgreement,
     PairwiseAgreement,
@@ -26,7 +27,6 @@ from crowdprism.diagnostics.pair_agreement import (
 )
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
 from crowdprism.diagnostics.specialists import nearest_anchors, nearest_specialists
-from crowdprism.diagnostics.suggest import Suggestion, suggest
 from crowdprism.diagnostics.uncertainty import Intervals, annotator_intervals, result_intervals
 
 __all__ = [

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import sums_by
+from crowdprism.annotations.pairs import sums_by
 from crowdprism.diagnostics.co_labelling import (
     CoLabellingGraph,
     Coverage,

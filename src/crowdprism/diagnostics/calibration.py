@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 
 FloatArray = NDArray[np.float64]
 

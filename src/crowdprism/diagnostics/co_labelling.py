@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import bipartite_components
+from crowdprism.annotations.pairs import bipartite_components
 from crowdprism.errors import IdentifiabilityWarning, some
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.evidence import FLOOR, FloatArray, counts_of
+from crowdprism.diagnostics.label_evidence import FLOOR, FloatArray, counts_of
 
 MIN_COMMON = 10  # shared items before copying is considered
 MIN_PAIRS = 20  # pairs from which on the crowd's own scatter is the yardstick

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import NameArray
 from crowdprism.errors import InvalidParameterError
-from crowdprism.names import NameArray
 
 FloatArray = NDArray[np.float64]
 

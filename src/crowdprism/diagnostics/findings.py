@@ -83,7 +83,7 @@ class Findings:
         """One row per finding: name, value, threshold, verdict, sentence, remedy."""
         import numpy as np
 
-        from crowdprism.annotation_frames import frame_of_columns
+        from crowdprism.annotations.frames import frame_of_columns
 
         def numbers(values: list[float | None]) -> Any:
             return np.array([np.nan if value is None else value for value in values], dtype=float)

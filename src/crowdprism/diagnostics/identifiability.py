@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.confusion import class_alignment
 from crowdprism.diagnostics.bounds import (
     LARGEST_ERROR,
     TheoremInputs,
@@ -23,12 +22,13 @@ from crowdprism.diagnostics.bounds import (
     theorem_conditions,
 )
 from crowdprism.diagnostics.co_labelling import co_labelling_graph
-from crowdprism.diagnostics.evidence import require_same_names
 from crowdprism.diagnostics.findings import Finding, Findings, Verdict, impossible
+from crowdprism.diagnostics.label_evidence import require_same_names
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
 from crowdprism.diagnostics.specialists import nearest_anchors, nearest_specialists
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import class_alignment
 from crowdprism.seeding import stream
 
 FloatArray = NDArray[np.float64]

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import sums_by
+from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import UnsuitableDataError
 
 COUNT_CELLS_PER_ANNOTATION = 8  # up to this many possible cells per annotation, counting all beats sorting keys

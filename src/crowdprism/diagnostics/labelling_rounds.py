@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.suggest import suggest
+from crowdprism.diagnostics.next_labels import suggest
 from crowdprism.errors import InvalidParameterError
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 from crowdprism.seeding import stream
 
 Rows = NDArray[np.int64]
@@ -112,7 +112,7 @@ def by_suggested_item(
     result: FitResult, so_far: Annotations, pool: Annotations, hidden: Rows, n: int, random: np.random.Generator
 ) -> Rows:
     """Items with the most uncertain class, whoever has a label for them."""
-    from crowdprism.diagnostics.annotators import entropy
+    from crowdprism.diagnostics.annotator_accounts import entropy
 
     return one_per_item(-entropy(result.class_probabilities), pool, hidden, n, random)
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import CoLabelEntries, co_label_entries, ranked, response_matrix, sums_by
+from crowdprism.annotations.names import NameArray, positions
+from crowdprism.annotations.pairs import CoLabelEntries, co_label_entries, ranked, response_matrix, sums_by
 from crowdprism.diagnostics.label_counts import beyond_chance
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
-from crowdprism.names import NameArray, positions
 
 KappaWeights = Literal["linear", "quadratic"]
 PAIR_CELLS_AT_ONCE = 2**24  # marginals of pairs are kept for as many pairs as fit this many numbers
@@ -126,7 +126,7 @@ class PairwiseAgreement:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """The table as a data frame; `kind` as in `Annotations.to_frame`."""
-        from crowdprism.annotation_frames import frame_of_columns
+        from crowdprism.annotations.frames import frame_of_columns
 
         columns = ("first", "second", "n_common", "raw", "cohen", "scott")
         return frame_of_columns({name: getattr(self, name) for name in columns}, kind)
@@ -214,7 +214,7 @@ class AnnotatorAgreement:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """The table as a data frame; `kind` as in `Annotations.to_frame`."""
-        from crowdprism.annotation_frames import frame_of_columns
+        from crowdprism.annotations.frames import frame_of_columns
 
         columns = {"annotator": self.annotators, "annotations": self.n_annotations, "compared": self.n_compared}
         return frame_of_columns({**columns, "raw": self.raw, "kappa": self.kappa}, kind)

@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.evidence import FLOOR, FloatArray, counts_of, require_confusions, require_same_names
+from crowdprism.diagnostics.label_evidence import FLOOR, FloatArray, counts_of, require_confusions, require_same_names
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
-from crowdprism.fit_result import FitResult
 from crowdprism.progress import progress
+from crowdprism.results import FitResult
 from crowdprism.seeding import stream
 
 N_DRAWS = 400

@@ -22,10 +22,10 @@ To add a study, write a TOML file; an unknown key is an error that names the kno
 """
 
 from crowdprism.experiments.fits import Fit, Plan, make_plan
-from crowdprism.experiments.reading import load_study, read_study, study_names
 from crowdprism.experiments.rows import RowStore
 from crowdprism.experiments.runner import Interrupted, RunReport, run
 from crowdprism.experiments.spec import Budget, Cell, Crowd, Data, Deviation, Method, Published, Study
+from crowdprism.experiments.spec_reading import load_study, read_study, study_names
 from crowdprism.experiments.summary import TableResult, summarize
 from crowdprism.experiments.tables import write_page
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdprism.atomic import replacing_file
 from crowdprism.errors import MissingDependencyError
 from crowdprism.experiments.rows import Row
 from crowdprism.experiments.spec import Cell
 from crowdprism.experiments.summary import TableResult
+from crowdprism.files import replacing_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

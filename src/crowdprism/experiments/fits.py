@@ -9,8 +9,8 @@ from itertools import product
 from typing import Any
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.experiments.reading import changed_data, listed, read_record
 from crowdprism.experiments.spec import Budget, Cell, Data, Method, Study
+from crowdprism.experiments.spec_reading import changed_data, listed, read_record
 
 CELL_CHANGES = ("data", "parameters")
 

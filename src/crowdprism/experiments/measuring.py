@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdprism.confusion import confusion_error
 from crowdprism.errors import InvalidParameterError, MissingDatasetError
 from crowdprism.experiments.fits import Fit
 from crowdprism.experiments.problems import Problem, make_problem
 from crowdprism.experiments.rows import DONE, FAILED, Row
+from crowdprism.results.confusion import confusion_error
 
 if TYPE_CHECKING:
     from crowdprism.classifiers import CrowdClassifier
@@ -153,6 +153,6 @@ def confusion_parts(model: CrowdClassifier, problem: Problem, with_confusions: b
 
 def versions() -> dict[str, str]:
     """Of crowdprism and torch, which decide the numbers."""
-    from crowdprism.fit_result import installed_versions
+    from crowdprism.results.fit_result import installed_versions
 
     return {name: version for name, version in installed_versions().items() if name in ("crowdprism", "torch")}

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.atomic import replacing_file
-from crowdprism.confusion import true_confusions
+from crowdprism.annotations.names import positions
 from crowdprism.datasets import Dataset, load_dataset
-from crowdprism.datasets.places import cache_folder
+from crowdprism.files import cache_folder, replacing_file
 from crowdprism.errors import InvalidParameterError
 from crowdprism.experiments.fits import key_of, without_none
 from crowdprism.experiments.spec import Data
-from crowdprism.names import positions
+from crowdprism.results.confusion import true_confusions
 from crowdprism.seeding import stream
 
 IMAGES = "images"

@@ -9,7 +9,6 @@ import platform
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from crowdprism.atomic import replacing_file
 from crowdprism.errors import MissingDependencyError
 from crowdprism.experiments.shortfalls import shortfall_parts, time_parts
 from crowdprism.experiments.spec import Cell, Published
@@ -20,7 +19,8 @@ from crowdprism.experiments.summary import (
     distance_from_published,
     rank_agreement,
 )
-from crowdprism.fit_result import installed_versions
+from crowdprism.files import replacing_file
+from crowdprism.results.fit_result import installed_versions
 
 DISTANCE = (
     "*Distance* is measured minus published in standard errors of the difference of the two means (the published one "

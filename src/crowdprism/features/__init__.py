@@ -8,23 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from crowdprism.annotations.names import name_array
 from crowdprism.errors import InvalidParameterError
 from crowdprism.features import image_embeddings, text_embeddings
-from crowdprism.features.cache import marks_of, remembered
 from crowdprism.features.image_folder import image_files, images_of_items
-from crowdprism.features.recipe import Recipe
-from crowdprism.features.texts import texts_of_table
-from crowdprism.names import name_array
-from crowdprism.readers.features import Features, read_features
+from crowdprism.features.recipe import Recipe, cached, file_stamp
+from crowdprism.formats.item_features import Features, read_features
 
 __all__ = ["Features", "ItemFeatures", "Recipe", "image_features", "item_features", "text_features"]
+
+KINDS = {"numbers": "a file of numbers", "images": "a folder of images", "texts": "a column of texts"}
 
 
 @dataclass(frozen=True, eq=False)
 class ItemFeatures:
-    """Features with the way they were made, and remarks for the person who waits."""
+    """Features, how they were made, and remarks to show to the user."""
 
     features: Features
     recipe: Recipe
@@ -42,25 +40,25 @@ def item_features(
     array: str | None = None,
     recipe: Recipe | None = None,
 ) -> ItemFeatures:
-    """Features from whatever there is: a file of numbers, a folder of images, a table with a column of texts.
+    """Features from a file of numbers, a folder of images, or a table with a column of texts.
 
     Parameters
     ----------
     source
         A file (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.
     items
-        The items wanted, by name; images are matched to them by path, name or stem. None takes every image, named by
-        its path.
+        Ids of the items to describe; images are matched to them by path, name or stem. None takes every image, with
+        its path as id.
     other_names
-        What else an item is called, where ids are no file names.
+        Other names of items, tried if no id matches a file.
     text_column
-        Column of a table that holds texts.
+        Column of the table that holds the texts.
     embedding
-        How images or texts are described; `"auto"` takes a pretrained network where one is installed.
+        How images or texts become numbers; `"auto"` uses a pretrained network if one is installed.
     id_column, array
         As in `read_features`.
     recipe
-        How the features of a trained model were made; new items are then described in the same way.
+        How the features of a trained model were made; the new items are embedded in the same way.
 
     Examples
     --------
@@ -74,24 +72,20 @@ def item_features(
     path = Path(source)
     if recipe is not None:
         text_column, embedding = text_column or recipe.text_column or None, recipe.embedding or "auto"
-        require_kind(recipe, "images" if path.is_dir() else "texts" if text_column else "numbers", path)
+        kind = "images" if path.is_dir() else "texts" if text_column else "numbers"
+        if recipe.kind != kind:
+            raise InvalidParameterError(
+                f"The model was trained on {KINDS[recipe.kind]}, but {path} is {KINDS[kind]}. "
+                f"Pass {KINDS[recipe.kind]}."
+            )
     if path.is_dir():
         return image_features(path, items=items, other_names=other_names, embedding=embedding)
-    if text_column is not None:
-        texts = texts_of_table(path, text_column, id_column) if path.exists() else {}
+    if text_column is not None and path.exists():
+        texts = text_embeddings.texts_of_table(path, text_column, id_column)
         if texts:
-            state = None if recipe is None or not recipe.state else recipe.state
+            state = recipe.state if recipe is not None else None
             return text_features(texts, embedding=embedding, text_column=text_column, state=state)
     return ItemFeatures(read_features(path, id_column=id_column, array=array), Recipe())
-
-
-def require_kind(recipe: Recipe, kind: str, path: Path) -> None:
-    """Raise where a model is given another kind of features than it was trained on."""
-    if recipe.kind != kind:
-        told = {"numbers": "a file of numbers", "images": "a folder of images", "texts": "a column of texts"}
-        raise InvalidParameterError(
-            f"The model was trained on {told[recipe.kind]}, but {path} is {told[kind]}. Describe new items alike."
-        )
 
 
 def image_features(
@@ -101,22 +95,22 @@ def image_features(
     other_names: Mapping[Any, Sequence[str]] | None = None,
     embedding: str = "auto",
 ) -> ItemFeatures:
-    """Describe the images of a folder; parameters as in `item_features`.
+    """Features of the images in a folder; parameters as in `item_features`.
 
-    Images that belong to none of `items` are left out and counted in a remark.
+    Images that match none of `items` are left out and counted in a remark.
     """
     place = Path(folder)
-    chosen, told = image_embeddings.choose_image_embedding(embedding)
-    remarks = [told]
-    if items is None:
-        matched: dict[Any, Any] = {str(file): file for file in image_files(place)}
-    else:
-        matched = dict(images_of_items(place, items, other_names or {}))
-        left_out = len(image_files(place)) - len(matched)
+    chosen, remark = image_embeddings.choose_image_embedding(embedding)
+    remarks = [remark]
+    files = image_files(place)
+    matched: dict[Any, Any] = {str(file): file for file in files}
+    if items is not None:
+        matched = dict(images_of_items(files, items, other_names or {}, place))
+        left_out = len(files) - len(matched)
         if left_out:
-            remarks.append(f"{left_out} images belong to no annotated item and were left out.")
+            remarks.append(f"{left_out} images match no annotated item and were left out.")
     paths = [place / file for file in matched.values()]
-    values = remembered([chosen, *map(marks_of, paths)], lambda: image_embeddings.embed_images(paths, chosen))
+    values = cached([chosen, *map(file_stamp, paths)], lambda: image_embeddings.embed_images(paths, chosen))
     return ItemFeatures(Features(name_array(matched), values), Recipe("images", chosen), tuple(remarks))
 
 
@@ -127,12 +121,14 @@ def text_features(
     text_column: str = "",
     state: text_embeddings.State | None = None,
 ) -> ItemFeatures:
-    """Describe texts by item name; `state` is that of a recipe, for texts to be described as earlier ones were."""
-    chosen, told = text_embeddings.choose_text_embedding(embedding)
+    """Features of texts by item id; pass the `state` of a recipe to embed new texts as the training texts were."""
+    chosen, remark = text_embeddings.choose_text_embedding(embedding)
     listed = list(texts.values())
+    learned: text_embeddings.State = {}
     if chosen == text_embeddings.PLAIN:
-        values, learned = text_embeddings.embed_texts(listed, chosen, state)
+        learned = state or text_embeddings.learn_words(listed)
+        values = text_embeddings.embed_words(listed, learned)
     else:
-        values, learned = remembered([chosen, *listed], lambda: text_embeddings.embed_texts(listed, chosen)[0]), {}
+        values = cached([chosen, *listed], lambda: text_embeddings.embed_texts(listed, chosen))
     recipe = Recipe("texts", chosen, text_column, learned)
-    return ItemFeatures(Features(name_array(texts), np.asarray(values)), recipe, (told,))
+    return ItemFeatures(Features(name_array(texts), values), recipe, (remark,))

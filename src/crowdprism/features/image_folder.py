@@ -1,24 +1,27 @@
-"""Images in a folder: which there are, which items they show, and their pixels."""
+"""Images in a folder: which files there are, which item each shows, and their pixels."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable, Mapping, Sequence
+import re
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.errors import InvalidAnnotationsError, MissingDependencyError, UnreadableFileError, some
-from crowdprism.features.matching import match_files
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
-MOST_PIXELS = 200_000_000  # a picture that unpacks to more is taken for an attack or a mistake
+MOST_PIXELS = 200_000_000  # a larger image is an attack or a mistake
+UPLOAD_PREFIX = re.compile(r"^[0-9a-f]{6,}-")  # Label Studio puts a hash before the name of an uploaded file
+AMBIGUOUS = -1
 
 
 def image_files(folder: Path) -> list[PurePosixPath]:
-    """Images below a folder, as paths from there, in the order of their names; an empty folder is an error."""
+    """Images below a folder, as sorted relative paths; a folder without images is an error."""
     found = sorted(
         PurePosixPath(path.relative_to(folder).as_posix())
         for path in folder.rglob("*")
@@ -34,52 +37,87 @@ def image_files(folder: Path) -> list[PurePosixPath]:
 
 
 def images_of_items(
-    folder: Path, ids: Sequence[Hashable], other_names: Mapping[Any, Sequence[str]]
+    files: Sequence[PurePosixPath], ids: Sequence[Hashable], other_names: Mapping[Any, Sequence[str]], folder: Path
 ) -> dict[Any, PurePosixPath]:
-    """The image of each item that has one.
+    """The image of each item that has one; `other_names` are tried only when no id matches a file.
 
-    Parameters
-    ----------
-    ids
-        Items, by the user's own names.
-    other_names
-        What else an item is called where its id is no file name, such as the address in its task.
+    Two items with the same image are an error, and so are images that match no item at all.
     """
-    files = image_files(folder)
     found = dict(zip(ids, match_files(ids, files), strict=True))
-    if not any(place is not None for place in found.values()):
+    if all(place is None for place in found.values()):
         for name in ids:
             places = match_files(other_names.get(name, ()), files)
             found[name] = next((place for place in places if place is not None), None)
     matched = {name: files[place] for name, place in found.items() if place is not None}
     if not matched:
         raise InvalidAnnotationsError(
-            f"None of the {len(files)} images in {folder} belongs to an annotated item. Images are called "
+            f"None of the {len(files)} images in {folder} matches an annotated item. Images are called "
             f"{some([str(file) for file in files])}; items are called {some(list(ids))}. "
-            "Rename the files after the items, or say with item=... which field of the annotations names the file."
+            "Rename the files after the items, or name the field that holds the file name with item=..."
         )
-    require_one_each(matched)
-    return matched
-
-
-def require_one_each(matched: Mapping[Any, PurePosixPath]) -> None:
-    """Raise where two items would have the same image."""
     owner: dict[PurePosixPath, Any] = {}
     for name, file in matched.items():
         if owner.setdefault(file, name) != name:
             raise InvalidAnnotationsError(
-                f"The image {file} belongs to two items, {owner[file]!r} and {name!r}. Use ids that tell them apart."
+                f"The image {file} matches two items, {owner[file]!r} and {name!r}. Use ids that tell them apart."
             )
+    return matched
 
 
-def pixels_of(path: Path, side: int) -> NDArray[np.uint8]:
-    """(side, side, 3) colours of an image, scaled so that the whole picture is kept."""
-    Image = pillow()
+def match_files(ids: Sequence[Hashable], files: Sequence[PurePosixPath]) -> list[int | None]:
+    """The position of each id's file, or None.
+
+    An id matches a file if it equals the end of the file's path, with or without the suffix: the more folders both
+    name, the better (`photos/a/1.png` matches `a/1.png`, not `b/1.png`). The path of a URL counts as an id, and a whole
+    number matches a stem with leading zeros. An id that matches several files equally well matches none.
+
+    Examples
+    --------
+    >>> files = [PurePosixPath("a/1.png"), PurePosixPath("b/1.png"), PurePosixPath("0007.jpg")]
+    >>> match_files(["https://host/x/b/1.png?v=2", 7, "1.png"], files)
+    [1, 2, None]
+    """
+    index: dict[str, int] = {}
+    for place, path in enumerate(files):
+        number = {str(int(path.stem))} if path.stem.isascii() and path.stem.isdigit() else set()
+        for key in {*tails(path), *tails(path.with_suffix("")), *number}:
+            index[key] = place if index.setdefault(key, place) == place else AMBIGUOUS
+    return [first_match(index, candidates(name)) for name in ids]
+
+
+def tails(path: PurePosixPath) -> list[str]:
+    """Every end of a path, the longest first: `a/b/c`, `b/c`, `c`."""
+    parts = [part for part in path.parts if part not in ("/", ".")]
+    return ["/".join(parts[start:]) for start in range(len(parts))]
+
+
+def candidates(name: Any) -> list[str]:
+    """File names that an id may stand for, the most specific first."""
+    text = str(name).replace("\\", "/")
+    found = tails(PurePosixPath(text))
+    address = unquote(urlsplit(text).path) if "://" in text or "?" in text or "%" in text else text
+    for tail in tails(PurePosixPath(address)):
+        folder, _, last = tail.rpartition("/")
+        found += [tail, f"{folder}/{UPLOAD_PREFIX.sub('', last)}".lstrip("/")]
+    return found
+
+
+def first_match(index: Mapping[str, int], names: Iterable[str]) -> int | None:
+    """The file of the first name in the index; None if that name is ambiguous, or if no name is there."""
+    place = next((index[name] for name in names if name in index), AMBIGUOUS)
+    return None if place == AMBIGUOUS else place
+
+
+def read_pixels(path: Path, side: int) -> NDArray[np.uint8]:
+    """(side, side, 3) RGB pixels of the whole image, scaled and not cropped."""
+    Image = import_pillow()
     try:
         with Image.open(path) as picture:
             if picture.width * picture.height > MOST_PIXELS:
-                raise UnreadableFileError(f"{path} has {picture.width} x {picture.height} pixels, which is too many.")
-            picture.draft("RGB", (side, side))  # lets JPEG unpack at a smaller size, which is much quicker
+                raise UnreadableFileError(
+                    f"{path} has {picture.width} x {picture.height} pixels; at most {MOST_PIXELS} are read."
+                )
+            picture.draft("RGB", (side, side))  # lets JPEG decode at a smaller size, which is much faster
             return np.asarray(picture.convert("RGB").resize((side, side), Image.Resampling.BICUBIC))
     except UnreadableFileError:
         raise
@@ -87,12 +125,12 @@ def pixels_of(path: Path, side: int) -> NDArray[np.uint8]:
         raise UnreadableFileError(f"{path} cannot be read as an image: {error}. Save it again or remove it.") from error
 
 
-def pillow() -> Any:
-    """Pillow's Image, or an error that says how to get it."""
+def import_pillow() -> Any:
+    """Pillow's Image module, or an error that says how to install it."""
     try:
         from PIL import Image
     except ImportError as error:
         raise MissingDependencyError(
-            'Images need Pillow: pip install "crowdprism[images]" (which also brings a pretrained network).'
+            'Images need Pillow: pip install "crowdprism[images]" (this also installs a pretrained network).'
         ) from error
     return Image

@@ -1,9 +1,10 @@
-"""How features were made, kept with a run so that new items are described in the same way."""
+"""How features were made: a recipe kept with each run, and a cache of embeddings."""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,25 +13,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.errors import ResultFormatError
+from crowdprism.files import cache_folder, replacing_file
 
 RECIPE_FILE, STATE_FILE = "features.json", "features.npz"
 SCHEMA = 1
+CACHE_SUBFOLDER = "embeddings"
+CACHE_VERSION = 1  # raise it when an embedding changes
 
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How items became numbers.
+    """How items became numbers, so that new items can be embedded in the same way.
 
     Attributes
     ----------
     kind
         `"numbers"` (read as they are), `"images"` or `"texts"`.
     embedding
-        How images or texts were described.
+        Name of the embedding of images or texts.
     text_column
-        Where texts stood.
+        Name of the column that held the texts.
     state
-        What the embedding learned from the training texts.
+        Arrays that the embedding learned from the training texts.
     """
 
     kind: str = "numbers"
@@ -48,7 +52,7 @@ class Recipe:
 
     @classmethod
     def load(cls, folder: Path) -> Recipe:
-        """The recipe of a run; plain numbers where none was kept."""
+        """The recipe of a run; plain numbers if the run has none."""
         path = folder / RECIPE_FILE
         if not path.exists():
             return cls()
@@ -64,3 +68,29 @@ class Recipe:
             with np.load(folder / STATE_FILE, allow_pickle=False) as stored:
                 state = {name: stored[name] for name in stored.files}
         return cls(**record, state=state)
+
+
+def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
+    """The array that `make` returns, read from the cache folder if `what` was embedded before.
+
+    A cache that cannot be read or written only costs time.
+    """
+    key = hashlib.sha256(json.dumps([CACHE_VERSION, *what], default=str).encode()).hexdigest()
+    path = cache_folder() / CACHE_SUBFOLDER / f"{key[:32]}.npy"
+    try:
+        return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError):
+        pass
+    made = make()
+    try:
+        with replacing_file(path, suffix=".npy") as fresh:
+            np.save(fresh, made)
+    except OSError:
+        pass
+    return made
+
+
+def file_stamp(path: Path) -> tuple[str, int, int]:
+    """Path, size and modification time, by which the cache notices that a file has changed."""
+    status = path.stat()
+    return str(path.resolve()), status.st_size, status.st_mtime_ns

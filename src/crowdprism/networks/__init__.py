@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.annotator_layer import (
     AnnotatorLayer,
     FreeConfusions,
@@ -12,7 +13,6 @@ from crowdprism.networks.annotator_layer import (
     suitable_form,
 )
 from crowdprism.networks.backbones import MLP, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
-from crowdprism.networks.batch import Batch
 from crowdprism.networks.build import NETWORKS, build_network
 from crowdprism.networks.crowd_head import CrowdHead
 from crowdprism.networks.dropout import Dropout

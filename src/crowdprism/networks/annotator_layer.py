@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.batch import Batch
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.losses import log_columns, softmax_columns
 from crowdprism.networks.row_table import ALL_ROWS_LIMIT, RowTable
 from crowdprism.networks.volume import confusion_gram

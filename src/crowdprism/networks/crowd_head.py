@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from crowdprism.networks.batch import Batch
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.row_table import RowTable
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from crowdprism.networks import step_kernels
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.annotator_layer import AnnotatorLayer, LogitConfusions
-from crowdprism.networks.batch import Batch
 from crowdprism.networks.crowd_head import CrowdHead
 from crowdprism.networks.losses import coupled_cross_entropy, joint_cross_entropy
 from crowdprism.networks.volume import (

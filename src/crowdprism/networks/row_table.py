@@ -8,7 +8,7 @@ from functools import cached_property
 import torch
 from torch import Tensor, nn
 
-from crowdprism.networks.batch import Batch
+from crowdprism.networks.annotation_batch import Batch
 
 ALL_ROWS_LIMIT = 2**14  # numbers; a smaller table costs less whole than gathered
 

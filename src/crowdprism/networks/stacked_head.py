@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.annotator_layer import FreeConfusions, PooledConfusions
-from crowdprism.networks.batch import Batch
 from crowdprism.networks.crowd_head import CrowdHead
 from crowdprism.networks.geometric_head import GeometricHead
 from crowdprism.networks.losses import joint_log_likelihood, log_columns

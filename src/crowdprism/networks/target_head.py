@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdprism.networks.batch import Batch
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.crowd_head import CrowdHead
 
 

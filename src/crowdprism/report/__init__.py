@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdprism.annotations import Annotations
-from crowdprism.fit_result import FitResult
+from crowdprism.results import FitResult
 
 __all__ = ["report_page", "write_report"]
 
@@ -78,7 +78,7 @@ def write_report(
 
     The file appears whole or not at all.
     """
-    from crowdprism.atomic import replacing_file
+    from crowdprism.files import replacing_file
 
     page = report_page(
         result,

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.annotators import AnnotatorReport, annotator_report
+from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report
 from crowdprism.diagnostics.copying import copying
 from crowdprism.diagnostics.pair_agreement import annotator_agreement
-from crowdprism.fit_result import FitResult
 from crowdprism.report.names_shown import shown_name
-from crowdprism.report.records import AnnotatorRow, AnnotatorTable, Confusion, CrowdConfusion
+from crowdprism.report.report_records import AnnotatorRow, AnnotatorTable, Confusion, CrowdConfusion
+from crowdprism.results import FitResult
 
 MOST_ROWS = 2000
 MOST_MATRIX_CLASSES = 24  # a larger table is no longer read; the largest mistakes are listed instead

@@ -13,7 +13,7 @@ from typing import Any
 
 from crowdprism.errors import MissingDependencyError
 from crowdprism.report.palette import LIGHT
-from crowdprism.report.records import ClassRow, Curve, Graph, PairTable, Reliability, ReportContent
+from crowdprism.report.report_records import ClassRow, Curve, Graph, PairTable, Reliability, ReportContent
 
 Spec = dict[str, Any]
 

@@ -10,16 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import same_names
 from crowdprism.diagnostics.agreement import AgreementReport, agreement
 from crowdprism.diagnostics.calibration import calibration
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError, some
-from crowdprism.fit_result import FitResult
-from crowdprism.names import same_names
 from crowdprism.report.annotator_rows import Judged, build_annotators, chance_level, crowd_confusion, judge
 from crowdprism.report.graph_layout import build_graph, pair_counts
-from crowdprism.report.judgement import build_verdict, examined, labelled
 from crowdprism.report.names_shown import shown_name, visible
-from crowdprism.report.records import (
+from crowdprism.report.report_records import (
     Agreement,
     Appendix,
     Check,
@@ -32,6 +30,8 @@ from crowdprism.report.records import (
     ReportContent,
 )
 from crowdprism.report.review_items import build_review
+from crowdprism.report.verdict import build_verdict, examined, labelled
+from crowdprism.results import FitResult
 
 MOST_CURVES = 6
 MOST_STEPS = 300

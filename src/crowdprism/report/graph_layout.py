@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.co_labels import co_label_entries
+from crowdprism.annotations.pairs import co_label_entries
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph
 from crowdprism.report.names_shown import shown_name
-from crowdprism.report.records import Graph
+from crowdprism.report.report_records import Graph
 
 MOST_NODES = 40
 MOST_EDGES = 160

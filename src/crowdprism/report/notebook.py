@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from crowdprism.annotations import Annotations
-from crowdprism.fit_result import FitResult
 from crowdprism.report.names_shown import shown_name, visible
+from crowdprism.results import FitResult
 
 N_SHOWN = 5
 # Only positions and weights: colours are left to the notebook, light or dark.

@@ -11,9 +11,9 @@ from importlib.resources import files
 from typing import Any
 
 from crowdprism.report.charts import draw_all
-from crowdprism.report.embedding import embedded_json
+from crowdprism.report.inline_json import embedded_json
 from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
-from crowdprism.report.records import AnnotatorTable, ReportContent, Review
+from crowdprism.report.report_records import AnnotatorTable, ReportContent, Review
 
 ASSETS = files("crowdprism.report") / "assets"
 

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.items import item_report
-from crowdprism.fit_result import FitResult
+from crowdprism.diagnostics.item_accounts import item_report
 from crowdprism.report.names_shown import shown_name
-from crowdprism.report.records import Review, ReviewRow
+from crowdprism.report.report_records import Review, ReviewRow
+from crowdprism.results import FitResult
 
 MOST_ITEMS = 200
 UNCERTAIN = 0.75  # below this, one label in four or more is expected to be wrong

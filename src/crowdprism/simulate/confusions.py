@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.confusion import normalize_rows
 from crowdprism.errors import InvalidParameterError
+from crowdprism.results.confusion import normalize_rows
 from crowdprism.seeding import stream
 
 Confusions = NDArray[np.float64]

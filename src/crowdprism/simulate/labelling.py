@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import positions
 from crowdprism.errors import InvalidParameterError, some
-from crowdprism.names import positions
 from crowdprism.seeding import stream
 from crowdprism.simulate.confusions import Confusions
 from crowdprism.simulate.observation import Pairs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from crowdprism.training.augmentation import Augmentation
+from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.checkpoint import CheckpointFolder
-from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
 from crowdprism.training.items import DatasetItems, InputScaling, Items, TensorItems
 from crowdprism.training.loop import Trainer, TrainingOutcome, predict_log_probs
 from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES, RowAdam, make_optimizer, schedule_at

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from crowdprism.networks.batch import Batch
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.seeding import stream, torch_stream
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.errors import CrowdprismWarning, TrainingError
-from crowdprism.networks.batch import Batch
+from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.build import global_stream
 from crowdprism.networks.crowd_head import CrowdHead
 from crowdprism.networks.dropout import set_generator
@@ -27,6 +27,7 @@ from crowdprism.networks.epoch_view import EpochView
 from crowdprism.progress import progress
 from crowdprism.seeding import stream, torch_stream
 from crowdprism.training.augmentation import Augmenter
+from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -36,7 +37,6 @@ from crowdprism.training.checkpoint import (
     without_prefix,
 )
 from crowdprism.training.compiled_adam import CompiledAdam
-from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
 from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device

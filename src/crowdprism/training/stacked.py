@@ -22,7 +22,7 @@ from crowdprism.networks.stacked import StackedNetwork
 from crowdprism.networks.stacked_head import StackedHead
 from crowdprism.seeding import stream
 from crowdprism.training.augmentation import Augmentation
-from crowdprism.training.flat_annotations import FlatAnnotations, epoch_order
+from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
 from crowdprism.training.loop import Trainer, TrainingOutcome
 from crowdprism.training.optimizers import BETAS, EPSILON

@@ -1,0 +1,217 @@
+"""The rules that raw annotations must keep, one small function per rule.
+
+Each rule returns a `Breach` (what, how many, where first, what to do) or None. `require` collects every breach
+before it raises, so that a user mends a file once and not once per mistake.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdprism.annotations.names import INT32_MAX, NameArray, is_missing, plain
+from crowdprism.errors import InvalidAnnotationsError, some
+
+MAYBE_NAN = (float, np.floating, np.datetime64, np.timedelta64)
+MISSING_KINDS = ("NAType", "NaTType", "MaskedConstant")
+
+
+@dataclass(frozen=True)
+class Breach:
+    """One broken rule: what is wrong (with count and first place) and the way out."""
+
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.problem} {self.remedy}"
+
+
+def require(breaches: Iterable[Breach | None], where: str = "") -> None:
+    """Raise one error that lists every breach; do nothing if there is none."""
+    found = [breach for breach in breaches if breach is not None]
+    if not found:
+        return
+    prefix = f"{where}: " if where else ""
+    if len(found) == 1:
+        raise InvalidAnnotationsError(f"{prefix}{found[0]}")
+    lines = "\n".join(f"  - {breach}" for breach in found)
+    raise InvalidAnnotationsError(f"{prefix}{len(found)} problems:\n{lines}")
+
+
+def check_lengths(columns: dict[str, Any]) -> Breach | None:
+    """All columns of a long table have the same number of rows."""
+    lengths = {name: len(column) for name, column in columns.items() if column is not None}
+    if len(set(lengths.values())) <= 1:
+        return None
+    told = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    return Breach(f"The columns have different lengths: {told}.", "Give one value per annotation in each.")
+
+
+def check_any(n_annotations: int) -> Breach | None:
+    """There is at least one annotation."""
+    if n_annotations:
+        return None
+    return Breach("There is no annotation.", "Check that the file has rows and that not all of them were skipped.")
+
+
+def check_present(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
+    """No value is missing (None, NaN, NA)."""
+    rows = missing_rows(values)
+    if not len(rows):
+        return None
+    return Breach(
+        f"{len(rows)} of {len(values)} {role}s are missing; the first is in row {rows[0]}.",
+        f"Drop these rows first, or give the {role} (an annotation that was not made must be absent).",
+    )
+
+
+def missing_rows(values: Any) -> np.ndarray:
+    """Positions of the values that stand for "no entry"."""
+    if hasattr(values, "null_count"):  # a polars column of text
+        return np.flatnonzero(values.is_null().to_numpy()) if values.null_count() else np.empty(0, dtype=np.int64)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iubUS":
+        return np.empty(0, dtype=np.int64)
+    if isinstance(values, np.ndarray) and values.dtype.kind in "fmM":
+        return np.flatnonzero(values != values)
+    if not any(may_be_missing(kind) for kind in kinds_of(values)):
+        return np.empty(0, dtype=np.int64)
+    return np.flatnonzero([is_missing(value) for value in values])
+
+
+def kinds_of(values: Any) -> set[type]:
+    """The types that occur; one pass at the speed of C, so that rules need not look at each value in Python."""
+    return set(map(type, values))
+
+
+def may_be_missing(kind: type) -> bool:
+    """Tell whether a value of this type can stand for "no entry"."""
+    return kind is type(None) or issubclass(kind, MAYBE_NAN) or kind.__name__ in MISSING_KINDS
+
+
+def is_typed_column(values: Any) -> bool:
+    """Tell whether this is an array of one known type, whose values need no look one by one."""
+    return hasattr(values, "null_count") or (isinstance(values, np.ndarray) and values.dtype != object)
+
+
+def check_one_type(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
+    """All names are of one type, so that 1 and "1" cannot stand for two different things."""
+    if is_typed_column(values) or len(kinds_of(values)) <= 1:
+        return None
+    kinds = [type(plain(value)) for value in values]
+    distinct = set(kinds)
+    if len(distinct) <= 1 or any(is_missing(value) for value in values):
+        return None
+    first = kinds[0]
+    row = next(row for row, kind in enumerate(kinds) if kind is not first)
+    counts = ", ".join(
+        f"{kinds.count(kind)} {kind.__name__}" for kind in sorted(distinct, key=lambda kind: kind.__name__)
+    )
+    return Breach(
+        f"The {role}s are of mixed types ({counts}); the first that differs is {values[row]!r} in row {row}.",
+        "Convert them to one type, for example with str().",
+    )
+
+
+def check_hashable(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
+    """Every name can be a dictionary key."""
+    if is_typed_column(values) or all(kind is not tuple and _has_hash(kind) for kind in kinds_of(values)):
+        return None
+    rows = [row for row, value in enumerate(values) if not _can_be_hashed(value)]
+    if not rows:
+        return None
+    return Breach(
+        f"{len(rows)} of {len(values)} {role}s are not hashable; the first is {values[rows[0]]!r} in row {rows[0]}.",
+        "Use text, numbers or tuples; several labels per annotation are not supported, choose one.",
+    )
+
+
+def _has_hash(kind: type) -> bool:
+    return getattr(kind, "__hash__", None) is not None
+
+
+def _can_be_hashed(value: Any) -> bool:
+    try:
+        hash(value)
+    except TypeError:  # also a tuple that holds a list
+        return False
+    return True
+
+
+def check_known(codes: np.ndarray, values: Sequence[Any] | NameArray, known: NameArray, role: str) -> Breach | None:
+    """Every value is one of the names that the caller listed (codes are -1 where it is not)."""
+    rows = np.flatnonzero(codes < 0)
+    if not len(rows):
+        return None
+    return Breach(
+        f"{len(rows)} of {len(values)} {role}s are not among the {len(known)} given; "
+        f"the first is {plain(values[rows[0]])!r} in row {rows[0]}.",
+        f"Given were {some(known.tolist())}. Extend that list or correct the {role}s.",
+    )
+
+
+def check_two_classes(classes: NameArray) -> Breach | None:
+    """There are at least two classes."""
+    if len(classes) >= 2:
+        return None
+    return Breach(
+        f"There is only one class: {some(classes.tolist())}.",
+        "Pass classes=[...] with every class that annotators could choose.",
+    )
+
+
+def check_distinct(names: Sequence[Any] | NameArray, role: str) -> Breach | None:
+    """No name is listed twice."""
+    listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
+    if len(set(listed)) == len(listed):
+        return None
+    seen: set[Any] = set()
+    repeated = [(row, name) for row, name in enumerate(listed) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    row, name = repeated[0]
+    return Breach(
+        f"{len(repeated)} of {len(listed)} {role}s are repeated; the first is {plain(name)!r} at position {row}.",
+        "List each once.",
+    )
+
+
+def check_code_range(count: int, role: str) -> Breach | None:
+    """The number of names fits the integer type that stores their codes."""
+    if count <= INT32_MAX:
+        return None
+    return Breach(
+        f"{count} {role}s are more than the {INT32_MAX} that 32-bit codes can tell apart.",
+        "Split the data, or check that the right column was used.",
+    )
+
+
+def check_finite(values: np.ndarray | None, role: str, *, positive: bool = False) -> Breach | None:
+    """Weights are finite and not negative."""
+    if values is None:
+        return None
+    bad = ~np.isfinite(values) | ((values < 0) if positive else False)
+    rows = np.flatnonzero(bad)
+    if not len(rows):
+        return None
+    wanted = "finite and at least 0" if positive else "finite"
+    return Breach(
+        f"{len(rows)} of {len(values)} {role}s are not {wanted}; the first is {values[rows[0]]} in row {rows[0]}.",
+        "Correct them or leave the column out.",
+    )
+
+
+def check_no_repeats(item: np.ndarray, annotator: np.ndarray, items: NameArray, annotators: NameArray) -> Breach | None:
+    """No annotator labelled the same item twice (used where repeats are declared an error)."""
+    key = item.astype(np.int64) * max(len(annotators), 1) + annotator
+    order = np.argsort(key, kind="stable")
+    repeated = np.sort(order[1:][key[order][1:] == key[order][:-1]])
+    if not len(repeated):
+        return None
+    row = repeated[0]
+    return Breach(
+        f"{len(repeated)} annotations repeat an annotator on the same item; the first is "
+        f"annotator {plain(annotators[annotator[row]])!r} on item {plain(items[item[row]])!r} in row {row}.",
+        'Pass repeats="keep" to count each, or repeats="last" to keep the last.',
+    )

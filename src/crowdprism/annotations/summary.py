@@ -1,0 +1,92 @@
+"""What a set of annotations contains, counted: the first thing to look at."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from crowdprism.annotations.container import Annotations
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Smallest, middle and largest of some counts."""
+
+    least: int
+    median: float
+    most: int
+
+    def __str__(self) -> str:
+        return f"{self.least} to {self.most}, median {self.median:g}"
+
+
+@dataclass(frozen=True)
+class AnnotationSummary:
+    """Counts of what annotations contain; `str()` gives a readable page."""
+
+    n_annotations: int
+    n_items: int
+    n_annotators: int
+    n_classes: int
+    labels_per_item: Spread
+    labels_per_annotator: Spread
+    n_items_without_annotation: int
+    n_annotators_without_annotation: int
+    n_repeats: int
+    class_shares: dict[Any, float]
+    n_gold: int
+    label_accuracy: float | None
+
+    def __str__(self) -> str:
+        shares = ", ".join(f"{name} {share:.1%}" for name, share in list(self.class_shares.items())[:10])
+        more = f", ... ({self.n_classes} classes)" if self.n_classes > 10 else ""
+        lines = [
+            f"{self.n_annotations} annotations of {self.n_items} items by {self.n_annotators} annotators",
+            f"labels per item: {self.labels_per_item}; {self.n_items_without_annotation} items have none",
+            f"labels per annotator: {self.labels_per_annotator}; "
+            f"{self.n_annotators_without_annotation} annotators have none",
+            f"given labels: {shares}{more}",
+        ]
+        if self.n_repeats:
+            lines.append(f"{self.n_repeats} annotations repeat an annotator on the same item")
+        if self.n_gold:
+            accuracy = "" if self.label_accuracy is None else f"; {self.label_accuracy:.1%} of their labels are right"
+            lines.append(f"gold for {self.n_gold} items{accuracy}")
+        return "\n".join(lines)
+
+
+def summarize(annotations: Annotations) -> AnnotationSummary:
+    """Count what the annotations contain; see `Annotations.summary`."""
+    a = annotations
+    pairs = a.item.astype(np.int64) * max(a.n_annotators, 1) + a.annotator
+    shares = np.bincount(a.label, minlength=a.n_classes) / max(a.n_annotations, 1)
+    n_gold, accuracy = 0, None
+    if a.gold is not None:
+        n_gold = int(a.gold.count())
+        judged = a.gold[a.item]
+        if judged.count():
+            accuracy = float(np.ma.mean(judged == a.label))
+    return AnnotationSummary(
+        n_annotations=a.n_annotations,
+        n_items=a.n_items,
+        n_annotators=a.n_annotators,
+        n_classes=a.n_classes,
+        labels_per_item=spread(a.labels_per_item),
+        labels_per_annotator=spread(a.labels_per_annotator),
+        n_items_without_annotation=int((a.labels_per_item == 0).sum()),
+        n_annotators_without_annotation=int((a.labels_per_annotator == 0).sum()),
+        n_repeats=int((np.diff(pairs) == 0).sum()),
+        class_shares=dict(zip(a.classes.tolist(), shares.tolist(), strict=True)),
+        n_gold=n_gold,
+        label_accuracy=accuracy,
+    )
+
+
+def spread(counts: np.ndarray) -> Spread:
+    """Smallest, middle and largest; zeros where there is nothing to count."""
+    if not len(counts):
+        return Spread(0, 0.0, 0)
+    return Spread(int(counts.min()), float(np.median(counts)), int(counts.max()))

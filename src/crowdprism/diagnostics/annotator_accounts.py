@@ -1,0 +1,254 @@
+"""An account of every annotator: how good, careless or adverse, what is over-used, who is alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import NameArray
+from crowdprism.diagnostics.label_evidence import (
+    ACCURACY_GRID,
+    CHANCE_BAND,
+    FloatArray,
+    LabelEvidence,
+    class_probabilities_without,
+    label_evidence,
+    require_confusions,
+)
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.results import FitResult
+
+CLEAR = 0.9  # posterior probability from which on a kind is stated
+MIN_LABELS_FOR_TREND = 10
+GROUP_DISTANCE = 0.5  # Hellinger distance; 0 is alike, 1 is never the same label
+MAX_GROUPED = 5_000  # clustering compares all pairs
+
+
+@dataclass(frozen=True)
+class AnnotatorReport:
+    """What the labels of each annotator tell, judged by features, prior and the other annotators.
+
+    All arrays are (n_annotators,) in the order of `annotators`.
+
+    Attributes
+    ----------
+    n_labels
+        How many labels each gave.
+    quality, quality_low, quality_high
+        Accuracy with a 95 % credible interval.
+    information
+        Bits that one label tells about the true class, by the fitted confusion; NaN without confusions.
+    spammer_score
+        How far the fitted confusion's rows differ from each other: 0 for a spammer, 1 for a perfect annotator
+        (Raykar and Yu 2012); NaN without confusions. Shrinkage pulls it up for spammers with few labels, which
+        is why kinds are decided by `spammer_probability`.
+    spammer_probability
+        Posterior probability that the labels do not depend on the true class.
+    kind
+        "reliable", "careless" (a spammer), "adverse" (knows, and answers against the truth) or "unclear" (too few
+        labels to tell).
+    overused, overuse, overuse_z
+        The class that is given more often than it occurs, by which share of labels, and in standard errors.
+    speed, drift
+        Rank correlation of being right with time spent and with time passed; NaN where unknown or too few labels.
+    speed_z, drift_z
+        The same in standard errors.
+    """
+
+    annotators: NameArray
+    classes: NameArray
+    n_labels: NDArray[np.int64]
+    quality: FloatArray
+    quality_low: FloatArray
+    quality_high: FloatArray
+    information: FloatArray
+    spammer_score: FloatArray
+    spammer_probability: FloatArray
+    kind: NDArray[Any]
+    overused: NDArray[np.int64]
+    overuse: FloatArray
+    overuse_z: FloatArray
+    speed: FloatArray
+    speed_z: FloatArray
+    drift: FloatArray
+    drift_z: FloatArray
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """One row per annotator, in the user's own names."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        columns = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "classes"}
+        columns["annotator"] = columns.pop("annotators")
+        columns["overused"] = self.classes[self.overused]
+        return frame_of_columns({"annotator": columns.pop("annotator"), **columns}, kind)
+
+
+def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorReport:
+    """Judge every annotator by the others.
+
+    Examples
+    --------
+    >>> from crowdprism.aggregators import make_aggregator
+    >>> from crowdprism.simulate import demo_annotations
+    >>> a = demo_annotations(np.arange(1300) % 10)
+    >>> report = annotator_report(make_aggregator("dawid-skene").fit(a).result_, a)
+    >>> report.kind[0], report.kind[-1]
+    ('reliable', 'adverse')
+    """
+    without = class_probabilities_without(result, annotations)
+    evidence = label_evidence(annotations, without)
+    right = without[np.arange(len(without)), annotations.label]
+    unknown = np.full(result.n_annotators, np.nan)
+    prior = class_prior_of(result)
+    confusions = result.confusions
+    overused, overuse, overuse_z = bias_direction(annotations, without)
+    speed, speed_z = trend(annotations.annotator, right, annotations.duration, result.n_annotators)
+    drift, drift_z = trend(annotations.annotator, right, annotations.timestamp, result.n_annotators)
+    low, high = grid_interval(evidence)
+    return AnnotatorReport(
+        annotators=result.annotators,
+        classes=result.classes,
+        n_labels=annotations.labels_per_annotator,
+        quality=evidence.mean_accuracy,
+        quality_low=low,
+        quality_high=high,
+        information=unknown if confusions is None else label_information(confusions, prior),
+        spammer_score=unknown if confusions is None else spammer_score(confusions),
+        spammer_probability=evidence.spammer_probability,
+        kind=kinds(evidence),
+        overused=overused,
+        overuse=overuse,
+        overuse_z=overuse_z,
+        speed=speed,
+        speed_z=speed_z,
+        drift=drift,
+        drift_z=drift_z,
+    )
+
+
+def kinds(evidence: LabelEvidence) -> NDArray[Any]:
+    """Name each annotator's kind: (n_annotators,) strings."""
+    n_labels = evidence.counts.sum(axis=(1, 2))
+    chance = 1 / evidence.counts.shape[1]
+    careless = evidence.spammer_probability
+    # Half the band around chance: what others say is itself noisy, so an adversary's accuracy is seen too high.
+    against = evidence.accuracy_below(chance + CHANCE_BAND / 2 * (1 - chance)) > 0.5
+    named = np.where(careless > 0.5, "careless", np.where(against, "adverse", "reliable"))
+    few = (n_labels < MIN_LABELS_FOR_TREND) & (careless > 1 - CLEAR) & (careless < CLEAR)
+    return np.where(few, "unclear", named).astype(object)
+
+
+def class_prior_of(result: FitResult) -> FloatArray:
+    """The result's class prior, or the mean of its class probabilities."""
+    prior = result.class_probabilities.mean(axis=0) if result.class_prior is None else result.class_prior
+    return np.asarray(prior, dtype=float)
+
+
+def spammer_score(confusions: Any) -> FloatArray:
+    """Mean squared difference between rows of each confusion, over 2: 0 if rank one, 1 if perfect.
+
+    Examples
+    --------
+    >>> spammer_score(np.stack([np.eye(3), np.full((3, 3), 1 / 3)])).round(6).tolist()
+    [1.0, 0.0]
+    """
+    table = np.asarray(confusions, dtype=float)
+    n_classes = table.shape[1]
+    spread = np.square(table - table.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
+    return np.asarray(spread / (n_classes - 1))
+
+
+def label_information(confusions: Any, prior: FloatArray) -> FloatArray:
+    """Mutual information of true class and given label in bits: (n_annotators,)."""
+    table = np.asarray(confusions, dtype=float)
+    given = np.einsum("k,mkl->ml", prior, table)
+    return np.asarray((entropy(given) - np.einsum("k,mk->m", prior, entropy(table))) / np.log(2))
+
+
+def entropy(shares: Any) -> FloatArray:
+    """Entropy in nats along the last axis."""
+    from scipy.special import entr
+
+    return np.asarray(entr(shares).sum(axis=-1))
+
+
+def bias_direction(annotations: Annotations, without: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """The most over-used class of each annotator, by which share of labels, and in standard errors."""
+    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    annotator = annotations.annotator.astype(np.int64)
+    given = np.bincount(annotator * n_classes + annotations.label, minlength=n_annotators * n_classes)
+    given = given.reshape(n_annotators, n_classes)
+    expected = np.stack([np.bincount(annotator, without[:, k], n_annotators) for k in range(n_classes)], axis=1)
+    spread = np.stack(
+        [np.bincount(annotator, without[:, k] * (1 - without[:, k]), n_annotators) for k in range(n_classes)], axis=1
+    )
+    n_labels = np.maximum(given.sum(axis=1), 1)
+    excess = given - expected
+    overused = excess.argmax(axis=1)
+    place = np.arange(n_annotators)
+    # A label's own chance variation is added: an annotator who errs at random also misses the expected counts.
+    noise = np.sqrt(spread + given * (1 - given / n_labels[:, None]) + 1.0)
+    return overused, excess[place, overused] / n_labels, excess[place, overused] / noise[place, overused]
+
+
+def trend(
+    annotator: NDArray[Any], right: FloatArray, when: NDArray[Any] | None, n_annotators: int
+) -> tuple[FloatArray, FloatArray]:
+    """Rank correlation of being right with a number per annotation, for each annotator; NaN where unknown."""
+    correlation = np.full(n_annotators, np.nan)
+    if when is None:
+        return correlation, correlation.copy()
+    from scipy.stats import rankdata  # takes long to load, and few data have times
+
+    known = np.flatnonzero(np.isfinite(when))
+    order = known[np.argsort(annotator[known], kind="stable")]
+    starts = np.searchsorted(annotator[order], np.arange(n_annotators + 1))
+    counts = np.diff(starts)
+    for person in np.flatnonzero(counts >= MIN_LABELS_FOR_TREND):
+        rows = order[starts[person] : starts[person + 1]]
+        first, second = rankdata(right[rows]), rankdata(when[rows])
+        if first.std() > 0 and second.std() > 0:
+            correlation[person] = np.corrcoef(first, second)[0, 1]
+    return correlation, correlation * np.sqrt(np.maximum(counts - 1, 0))
+
+
+def grid_interval(evidence: LabelEvidence, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
+    """Equal-tailed credible interval of the accuracy."""
+    cumulative = evidence.accuracy.cumsum(axis=1)
+    tail = (1 - level) / 2
+    low = (cumulative < tail).sum(axis=1)
+    high = np.minimum((cumulative < 1 - tail).sum(axis=1), len(ACCURACY_GRID) - 1)
+    return ACCURACY_GRID[low], ACCURACY_GRID[high]
+
+
+def similar_annotators(result: FitResult, *, distance: float = GROUP_DISTANCE) -> NDArray[np.int64]:
+    """Groups of annotators with like confusions, numbered from the largest: (n_annotators,).
+
+    Clusters by complete linkage: no two annotators of a group are farther apart than `distance` (Hellinger, weighted
+    by the class prior).
+
+    Examples
+    --------
+    >>> from crowdprism.aggregators import make_aggregator
+    >>> a = Annotations.from_dense([[0, 0, 1]] * 20 + [[1, 1, 0]] * 20)
+    >>> similar_annotators(make_aggregator("dawid-skene").fit(a).result_).tolist()
+    [0, 0, 1]
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    confusions = require_confusions(result, "Grouping annotators")
+    if len(confusions) > MAX_GROUPED:
+        raise UnsuitableDataError(
+            f"Grouping compares all pairs and {len(confusions)} annotators are more than {MAX_GROUPED}. "
+            "Leave out annotators with few labels (Annotations.drop_annotators)."
+        )
+    if len(confusions) < 2:
+        return np.zeros(len(confusions), dtype=np.int64)
+    weighted = np.sqrt(confusions * class_prior_of(result)[:, None] / 2)
+    found = fcluster(linkage(weighted.reshape(len(confusions), -1), "complete"), distance, "distance") - 1
+    by_size = np.argsort(-np.bincount(found), kind="stable")
+    return np.asarray(np.argsort(by_size)[found], dtype=np.int64)

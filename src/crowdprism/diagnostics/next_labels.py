@@ -1,0 +1,287 @@
+"""What to label next, by whom, and when to stop: the expected fall of uncertainty per cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import NameArray
+from crowdprism.diagnostics.annotator_accounts import entropy
+from crowdprism.diagnostics.label_evidence import FloatArray, require_confusions, require_same_names
+from crowdprism.errors import InvalidParameterError
+from crowdprism.progress import progress
+from crowdprism.results import FitResult
+
+LEAST_GAIN = 0.01  # bits; a label that tells less than this is not worth asking for
+ITEMS_PER_LABEL = 5  # how many uncertain items are considered for each label of the budget
+MIN_ITEMS_CONSIDERED = 1_000
+CELLS_AT_ONCE = 4_000_000
+
+
+@dataclass(frozen=True)
+class Suggestion:
+    """Labels to ask for, the most useful first.
+
+    Attributes
+    ----------
+    item, annotator
+        (n,) positions.
+    gain
+        (n,) expected fall of the item's entropy, in bits.
+    cost
+        (n,) of each label.
+    expected_accuracy, expected_accuracy_after
+        Mean probability of the most probable class now, and after the first label of each item came in.
+    stop
+        Whether to stop asking.
+    reason
+        Why, or why not.
+    """
+
+    items: NameArray
+    annotators: NameArray
+    item: NDArray[np.int64]
+    annotator: NDArray[np.int64]
+    gain: FloatArray
+    cost: FloatArray
+    expected_accuracy: float
+    expected_accuracy_after: float
+    stop: bool
+    reason: str
+
+    def __len__(self) -> int:
+        return len(self.item)
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """One row per label to ask for, in the user's own names."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        return frame_of_columns(
+            {
+                "item": self.items[self.item],
+                "annotator": self.annotators[self.annotator],
+                "gain": self.gain,
+                "cost": self.cost,
+            },
+            kind,
+        )
+
+
+def suggest(
+    result: FitResult,
+    annotations: Annotations,
+    budget: float,
+    *,
+    costs: Any = None,
+    capacity: Any = None,
+    candidates: tuple[Any, Any] | None = None,
+    per_item: int = 1,
+    target_accuracy: float | None = None,
+    least_gain: float = LEAST_GAIN,
+) -> Suggestion:
+    """Choose items to label next and annotators to ask, by expected fall of entropy per cost.
+
+    Parameters
+    ----------
+    budget
+        What may be spent; a number of labels where `costs` is not given.
+    costs
+        (n_annotators,) price of one label.
+    capacity
+        (n_annotators,) or one number: labels each annotator can give now.
+    candidates
+        Item and annotator positions that can be asked, if not everybody can be asked everything.
+    per_item
+        Most labels to ask for one item before learning again; each further one counts less.
+    target_accuracy
+        Stop once the expected accuracy reaches this.
+    least_gain
+        Bits of expected gain below which a label is not asked for.
+
+    Examples
+    --------
+    >>> from crowdprism.aggregators import make_aggregator
+    >>> a = Annotations.from_dense([[0, 0, -1], [1, -1, -1], [0, 1, -1], [1, 1, 1], [0, 0, 0]])
+    >>> next_labels = suggest(make_aggregator("dawid-skene").fit(a).result_, a, budget=1)
+    >>> a.items[next_labels.item].tolist(), a.annotators[next_labels.annotator].tolist()
+    ([2], [2])
+    """
+    require_same_names(result, annotations)
+    confusions = require_confusions(result, "Suggesting labels")
+    price = checked_costs(costs, annotations.n_annotators)
+    room = checked_capacity(capacity, annotations.n_annotators)
+    if not budget > 0:
+        raise InvalidParameterError(f"The budget must be above 0, not {budget}.")
+    shares = np.asarray(result.class_probabilities, dtype=float)
+    item, annotator, gain = (
+        free_pairs(shares, confusions, annotations, price, budget, per_item)
+        if candidates is None
+        else given_pairs(shares, confusions, candidates)
+    )
+    worth = gain > least_gain
+    item, annotator, gain = item[worth], annotator[worth], gain[worth]
+    chosen, discounted = choose(shares, item, annotator, gain, price, room, budget=budget, per_item=per_item)
+    accuracy = float(shares.max(axis=1).mean())
+    after = accuracy_after(shares, confusions, item[chosen], annotator[chosen])
+    stop, reason = when_to_stop(accuracy, target_accuracy, len(chosen), least_gain)
+    return Suggestion(
+        items=annotations.items,
+        annotators=annotations.annotators,
+        item=item[chosen],
+        annotator=annotator[chosen],
+        gain=discounted,
+        cost=price[annotator[chosen]],
+        expected_accuracy=accuracy,
+        expected_accuracy_after=after,
+        stop=stop,
+        reason=reason,
+    )
+
+
+def checked_costs(costs: Any, n_annotators: int) -> FloatArray:
+    """One positive price per annotator."""
+    price = np.ones(n_annotators) if costs is None else np.asarray(costs, dtype=float)
+    if price.shape != (n_annotators,) or not (np.isfinite(price) & (price > 0)).all():
+        raise InvalidParameterError(f"costs must be {n_annotators} numbers above 0, one per annotator.")
+    return price
+
+
+def checked_capacity(capacity: Any, n_annotators: int) -> NDArray[np.int64]:
+    """Labels that each annotator can give."""
+    if capacity is None:
+        return np.full(n_annotators, np.iinfo(np.int64).max)
+    room = np.broadcast_to(np.asarray(capacity), (n_annotators,)) if np.ndim(capacity) == 0 else np.asarray(capacity)
+    if room.shape != (n_annotators,) or (room < 0).any():
+        raise InvalidParameterError(f"capacity must be one number or {n_annotators} numbers of at least 0.")
+    return room.astype(np.int64)
+
+
+def label_gain(shares: FloatArray, confusions: FloatArray) -> FloatArray:
+    """Expected fall of entropy, in bits, of items by one label of annotators: (n_items, n_annotators).
+
+    This is the mutual information of true class and label: entropy of the label minus its mean entropy given the
+    true class.
+
+    Examples
+    --------
+    >>> label_gain(np.array([[0.5, 0.5]]), np.stack([np.eye(2), np.full((2, 2), 0.5)])).tolist()
+    [[1.0, 0.0]]
+    """
+    n_annotators, n_classes = confusions.shape[:2]
+    wide = confusions.transpose(1, 0, 2).reshape(n_classes, n_annotators * n_classes)
+    given = (shares @ wide).reshape(len(shares), n_annotators, n_classes)
+    return np.asarray(np.maximum((entropy(given) - shares @ entropy(confusions).T) / np.log(2), 0.0))
+
+
+def free_pairs(
+    shares: FloatArray,
+    confusions: FloatArray,
+    annotations: Annotations,
+    price: FloatArray,
+    budget: float,
+    per_item: int,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+    """Pairs worth considering where everybody can be asked everything but what he already labelled."""
+    most = int(min(len(shares), max(MIN_ITEMS_CONSIDERED, ITEMS_PER_LABEL * budget / price.min())))
+    considered = np.sort(np.argsort(-entropy(shares), kind="stable")[:most])
+    n_annotators, n_classes = confusions.shape[:2]
+    step = max(1, CELLS_AT_ONCE // (n_annotators * n_classes))
+    kept_each = min(n_annotators, 50 * per_item)
+    done = np.unique(annotations.item.astype(np.int64) * n_annotators + annotations.annotator)
+    parts: list[tuple[Any, Any, Any]] = []
+    with progress("gains", total=-(-len(considered) // step)) as bar:
+        for start in range(0, len(considered), step):
+            items = considered[start : start + step]
+            gain = label_gain(shares[items], confusions)
+            gain[np.isin(items[:, None] * n_annotators + np.arange(n_annotators), done)] = -1.0
+            best = np.argsort(-gain / price, axis=1, kind="stable")[:, :kept_each]
+            parts.append((np.repeat(items, kept_each), best.reshape(-1), np.take_along_axis(gain, best, 1).reshape(-1)))
+            bar.advance()
+    item, annotator, value = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return item, annotator, value
+
+
+def given_pairs(
+    shares: FloatArray, confusions: FloatArray, candidates: tuple[Any, Any]
+) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+    """Gain of each pair that can be asked."""
+    item, annotator = (np.asarray(part, dtype=np.int64) for part in candidates)
+    if item.shape != annotator.shape or item.ndim != 1:
+        raise InvalidParameterError("candidates must be two lists of equal length: item and annotator positions.")
+    gain = np.empty(len(item))
+    step = max(1, CELLS_AT_ONCE // confusions.shape[1] ** 2)
+    for start in range(0, len(item), step):
+        rows = slice(start, start + step)
+        given = np.einsum("pk,pkl->pl", shares[item[rows]], confusions[annotator[rows]])
+        noise = (shares[item[rows]] * entropy(confusions)[annotator[rows]]).sum(axis=1)
+        gain[rows] = np.maximum((entropy(given) - noise) / np.log(2), 0.0)
+    return item, annotator, gain
+
+
+def choose(
+    shares: FloatArray,
+    item: NDArray[np.int64],
+    annotator: NDArray[np.int64],
+    gain: FloatArray,
+    price: FloatArray,
+    room: NDArray[np.int64],
+    *,
+    budget: float,
+    per_item: int,
+) -> tuple[NDArray[np.int64], FloatArray]:
+    """Take pairs by gain per cost within budget, capacity and labels per item; further labels of an item count less.
+
+    Returns positions of the pairs, and their gain after that discount.
+    """
+    uncertain = np.maximum(entropy(shares) / np.log(2), 1e-12)
+    left, room = uncertain.copy(), room.copy()
+    taken = np.zeros(len(shares), dtype=np.int64)
+    chosen: list[int] = []
+    values: list[float] = []
+    waiting = np.argsort(-gain / price[annotator], kind="stable")
+    for _ in range(per_item):
+        scaled = gain * (left / uncertain)[item]
+        order = waiting[np.argsort(-(scaled / price[annotator])[waiting], kind="stable")]
+        level = taken.copy()
+        skipped = []
+        for pair in order.tolist():
+            i, m = item[pair], annotator[pair]
+            if price[m] > budget or room[m] == 0 or taken[i] > level[i]:
+                skipped.append(pair)
+                continue
+            chosen.append(pair)
+            values.append(float(scaled[pair]))
+            budget -= price[m]
+            room[m] -= 1
+            taken[i] += 1
+            left[i] = max(left[i] - scaled[pair], 0.0)
+            if budget < price.min():
+                return np.array(chosen, dtype=np.int64), np.array(values)
+        waiting = np.array(skipped, dtype=np.int64)
+    return np.array(chosen, dtype=np.int64), np.array(values)
+
+
+def accuracy_after(
+    shares: FloatArray, confusions: FloatArray, item: NDArray[np.int64], annotator: NDArray[np.int64]
+) -> float:
+    """Mean probability of the best class once the first suggested label of each item came in."""
+    best = shares.max(axis=1)
+    items, first = np.unique(item, return_index=True)
+    if len(items):
+        joint = shares[items][:, :, None] * confusions[annotator[first]]
+        best[items] = joint.max(axis=1).sum(axis=1)
+    return float(best.mean())
+
+
+def when_to_stop(accuracy: float, target: float | None, n_chosen: int, least_gain: float) -> tuple[bool, str]:
+    """Whether to stop, and why."""
+    if target is not None and accuracy >= target:
+        return True, f"The expected accuracy {accuracy:.3f} has reached the target {target:.3f}."
+    if n_chosen == 0:
+        return True, f"No label that can be asked for is expected to tell more than {least_gain} bits."
+    wanted = "" if target is None else f" of {target:.3f} wanted"
+    return False, f"The expected accuracy is {accuracy:.3f}{wanted} and {n_chosen} labels are worth asking for."

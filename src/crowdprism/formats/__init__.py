@@ -1,0 +1,9 @@
+"""Readers: from a file that some tool exported to `Annotations`; the format is told by the content."""
+
+from __future__ import annotations
+
+from crowdprism.formats.detect import FORMATS, Format
+from crowdprism.formats.read import read_annotations, read_annotations_with_report
+from crowdprism.formats.reading_report import ReadingReport, Skipped
+
+__all__ = ["FORMATS", "Format", "ReadingReport", "Skipped", "read_annotations", "read_annotations_with_report"]

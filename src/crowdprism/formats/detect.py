@@ -1,0 +1,125 @@
+"""Every format that can be read: its name, how it is recognised, how it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from crowdprism.errors import UnreadableFileError
+from crowdprism.formats import (
+    argilla,
+    arrays,
+    cifar10h,
+    doccano,
+    ground_truth,
+    label_studio,
+    mturk,
+    peerannot,
+    prodigy,
+    tables,
+    toloka,
+    wide_tables,
+)
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+Read = Callable[[Document, ReadingOptions], RawAnnotations]
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what it is, how its content is recognised, and its reader."""
+
+    description: str
+    matches: Callable[[Document, ReadingOptions], bool]
+    read: Read
+
+
+def by_content(matches: Callable[[Document], bool]) -> Callable[[Document, ReadingOptions], bool]:
+    """A recogniser that needs no options."""
+    return lambda document, options: matches(document)
+
+
+def named_layout(name: str) -> Format:
+    """A long table under the column names of one source."""
+    layout = tables.NAMED_LAYOUTS[name]
+    told = ", ".join(layout.values())
+    return Format(
+        f"long table with columns {told}",
+        lambda document, options: not options.columns and tables.matches_layout(document, layout),
+        tables.read_layout(name),
+    )
+
+
+# In the order in which they are tried: what is most particular first.
+FORMATS: dict[str, Format] = {
+    "numpy": Format(".npy or .npz: a matrix, or item, annotator and label arrays", arrays.matches, arrays.read),
+    "label-studio": Format("Label Studio JSON", by_content(label_studio.matches_json), label_studio.read_json),
+    "label-studio-min": Format(
+        "Label Studio JSON_MIN, CSV or TSV", by_content(label_studio.matches_min), label_studio.read_min
+    ),
+    "prodigy": Format("Prodigy db-out JSON lines", by_content(prodigy.matches), prodigy.read),
+    "argilla": Format("Argilla records, nested", by_content(argilla.matches_nested), argilla.read_nested),
+    "argilla-flat": Format("Argilla records, flattened", by_content(argilla.matches_flat), argilla.read_flat),
+    "ground-truth": Format(
+        "SageMaker Ground Truth worker responses",
+        by_content(ground_truth.matches_responses),
+        ground_truth.read_responses,
+    ),
+    "ground-truth-requests": Format(
+        "SageMaker Ground Truth consolidation requests",
+        by_content(ground_truth.matches_requests),
+        ground_truth.read_requests,
+    ),
+    "ground-truth-manifest": Format(
+        "SageMaker Ground Truth output manifest (consolidated labels)",
+        by_content(ground_truth.matches_manifest),
+        ground_truth.read_manifest,
+    ),
+    "mturk": Format("Mechanical Turk batch results", by_content(mturk.matches), mturk.read),
+    "toloka": Format("Toloka assignments TSV", by_content(toloka.matches), toloka.read),
+    "peerannot": Format(
+        "JSON {item: {annotator: label}}, as peerannot's answers.json",
+        by_content(peerannot.matches),
+        peerannot.read,
+    ),
+    "cifar10h": Format("CIFAR-10H raw answers", by_content(cifar10h.matches), cifar10h.read),
+    **{name: named_layout(name) for name in tables.NAMED_LAYOUTS},
+    "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
+    "doccano": Format("doccano, one file per annotator (or a zip)", by_content(doccano.matches), doccano.read),
+    "matrix": Format(
+        "numbers without header, rows items, columns annotators",
+        by_content(wide_tables.matches_matrix),
+        wide_tables.read_matrix,
+    ),
+    "wide": Format("table with a row per item and a column per annotator", wide_tables.matches, wide_tables.read),
+}
+
+
+def detect(document: Document, options: ReadingOptions) -> str | None:
+    """The first format whose marks the content bears."""
+    return next((name for name, form in FORMATS.items() if form.matches(document, options)), None)
+
+
+def unknown_format(document: Document) -> UnreadableFileError:
+    """Say what was seen, what is missing and what is known."""
+    seen = document.seen()
+    if document.container == "npz":
+        seen = f"an npz file with arrays {', '.join(arrays.array_names(document))}"
+    found = tables.find_columns(document.columns) if tables.is_tabular(document) else {}
+    hint = "Name the columns with item=..., annotator=..., label=... if it has a row per annotation."
+    if document.container == "table":
+        hint += " If the first line is no header, add one, such as item,annotator,label."
+    absent = [role for role in tables.REQUIRED if role not in found]
+    if found and absent:
+        taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
+        hint = f"It has {taken}, but no column for {' and '.join(absent)}: " + ", ".join(
+            f"name it with {role}=..." for role in absent
+        )
+        hint += (
+            ' (or pass annotator_from="filename" if each file is one annotator).' if absent == ["annotator"] else "."
+        )
+    return UnreadableFileError(
+        f"{document.name} is in no known format: it is {seen}. {hint} "
+        f"Known formats are {', '.join(FORMATS)} (described in crowdprism.formats.FORMATS)."
+    )

@@ -1,0 +1,63 @@
+"""doccano: a file per annotator (`<username>.jsonl`, usually in a zip), or `all.jsonl` without annotators."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from crowdprism.errors import LostInformationWarning
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+SHARED_NAMES = ("all", "unknown", "admin_all")
+CONTENT_FIELDS = ("text", "filename", "data")
+UNKNOWN = "unknown"
+
+
+def matches(document: Document) -> bool:
+    """Tell whether records have an id, content and a list of labels but no annotator."""
+    fields = set(document.columns)
+    if document.container == "table":
+        return {"id", "label"} <= fields and bool(fields & {"text", "filename"}) and "annotator" not in fields
+    if document.container not in ("json", "json lines") or not isinstance(document.json, list) or not document.json:
+        return False
+    first = document.json[0]
+    return isinstance(first, dict) and {"id", "label"} <= fields and isinstance(first.get("label"), list)
+
+
+def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read one annotator's file; the file name is the annotator."""
+    content = next((field for field in CONTENT_FIELDS if field in document.columns), None)
+    item_field = options.columns.get("item", "id")
+    label_field = options.columns.get("label", "label")
+    annotator = document.stem
+    raw = RawAnnotations(
+        {"item": item_field, "annotator": "(file name)", "label": label_field}, is_text=document.container == "table"
+    )
+    if annotator.lower() in SHARED_NAMES:
+        annotator = UNKNOWN
+        raw.columns["annotator"] = f"(not in the export: all are {UNKNOWN!r})"
+        lost = (
+            f"{document.name} does not say who gave which label: all are put down to one annotator {UNKNOWN!r}, so "
+            "nothing can be learned about annotators. Switch off sharing of annotations in the doccano project and "
+            "export again to get one file per member."
+        )
+        raw.notes.append(lost)
+        warnings.warn(lost, LostInformationWarning, stacklevel=2)
+    for place, record in enumerate(document.records):
+        raw.n_rows += 1
+        labels = labels_of(record.get(label_field))
+        if len(labels) != 1:
+            raw.skip("several labels chosen" if labels else "no label", document.place(place))
+            continue
+        if item_field == "id" and content is not None:
+            raw.see_content(record["id"], record.get(content), document.name)
+        raw.add(record[item_field], annotator, labels[0])
+    return raw
+
+
+def labels_of(cell: Any) -> list[Any]:
+    """Labels of a record: a list in JSON lines, joined by # in CSV."""
+    if isinstance(cell, str):
+        return [label for label in cell.split("#") if label]
+    return [] if cell is None else list(cell) if isinstance(cell, list) else [cell]

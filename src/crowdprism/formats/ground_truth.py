@@ -1,0 +1,159 @@
+"""SageMaker Ground Truth: worker responses, consolidation requests, and the consolidated output manifest."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any
+
+from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
+from crowdprism.formats.documents import Document
+from crowdprism.formats.mturk import task_answer
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+CONSOLIDATED = "consolidated"
+SOURCES = ("source-ref", "source")
+ALL_WORKERS = "annotationsFromAllWorkers"
+
+
+def first_record(document: Document) -> dict[str, Any]:
+    """The first JSON object, or an empty one."""
+    if document.container not in ("json", "json lines"):
+        return {}
+    found = document.json[0] if isinstance(document.json, list) and document.json else document.json
+    return found if isinstance(found, dict) else {}
+
+
+def matches_responses(document: Document) -> bool:
+    """Tell whether this is what workers answered for one object."""
+    answers = first_record(document).get("answers")
+    return isinstance(answers, list) and bool(answers) and isinstance(answers[0], dict) and "workerId" in answers[0]
+
+
+def read_responses(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read worker responses; the object is named by the folder they stand in (its line in the input manifest)."""
+    raw = RawAnnotations({"item": "(folder)", "annotator": "workerId", "label": "answerContent"}, is_text=True)
+    raw.columns |= {"duration": "timeSpentInSeconds", "timestamp": "submissionTime"}
+    parent = PurePath(document.name).parent.name
+    for record in document.records:
+        item = record.get("datasetObjectId", parent if parent.isdigit() else document.stem)
+        for given in record["answers"]:
+            raw.n_rows += 1
+            label = label_text(given.get("answerContent"), options)
+            if label is None or isinstance(label, list):
+                raw.skip("several labels chosen" if label else "no label", f"{document.name} {given.get('workerId')}")
+                continue
+            raw.add(str(item), given["workerId"], label, duration=seconds(given), timestamp=given.get("submissionTime"))
+    return raw
+
+
+def seconds(given: dict[str, Any]) -> float | None:
+    """Time spent: as stated, else from acceptance to submission."""
+    if given.get("timeSpentInSeconds") is not None:
+        return float(given["timeSpentInSeconds"])
+    try:
+        begun, ended = (datetime.fromisoformat(given[name]) for name in ("acceptanceTime", "submissionTime"))
+    except (KeyError, TypeError, ValueError):
+        return None
+    return (ended - begun).total_seconds()
+
+
+def label_text(content: Any, options: ReadingOptions) -> Any:
+    """The label inside an answer, as text; `label=` chooses among several fields."""
+    if isinstance(content, str):
+        try:
+            content = json.loads(content)
+        except json.JSONDecodeError:
+            return content
+    wanted = options.columns.get("label")
+    if wanted is not None and isinstance(content, dict) and wanted in content:
+        content = content[wanted]
+    found = task_answer(content)
+    if isinstance(found, list) and len(found) == 1:
+        found = found[0]
+    return found if found is None or isinstance(found, (list, str)) else json.dumps(found)
+
+
+def matches_requests(document: Document) -> bool:
+    """Tell whether this is a consolidation request."""
+    record = first_record(document)
+    return ("datasetObjectId" in record and "annotations" in record) or ALL_WORKERS in json.dumps(record)[:100_000]
+
+
+def read_requests(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read consolidation requests: every worker's answer to every object."""
+    item_field = options.columns.get("item", "datasetObjectId")
+    raw = RawAnnotations({"item": item_field, "annotator": "workerId", "label": "annotationData.content"}, is_text=True)
+    for place, record in enumerate(document.records):
+        item = object_id(document, place, record, item_field)
+        for given in answers_of(record):
+            raw.n_rows += 1
+            label = label_text(given.get("annotationData", {}).get("content"), options)
+            if label is None or isinstance(label, list):
+                raw.skip("several labels chosen" if label else "no label", document.place(place))
+            else:
+                raw.add(item, given["workerId"], label)
+    return raw
+
+
+def answers_of(record: Any) -> Iterator[dict[str, Any]]:
+    """The workers' answers in a record, wherever a custom job put them."""
+    if not isinstance(record, dict):
+        return
+    for name, value in record.items():
+        if name in ("annotations", ALL_WORKERS) and isinstance(value, list):
+            yield from (one for one in value if isinstance(one, dict) and "workerId" in one)
+        else:
+            yield from answers_of(value)
+
+
+def object_id(document: Document, place: int, record: dict[str, Any], field: str) -> str:
+    """The id of a data object: the field asked for, in the record or in its data object."""
+    inner = record.get("dataObject")
+    found = record.get(field, inner.get(field) if isinstance(inner, dict) else None)
+    if found is None:
+        found = next((record[name] for name in SOURCES if name in record), None)
+    if found is None:
+        raise UnreadableFileError(f"{document.place(place)} has no field {field!r}; it has {some(list(record), 10)}.")
+    return str(found)
+
+
+def matches_manifest(document: Document) -> bool:
+    """Tell whether this is an output manifest with consolidated labels."""
+    fields = document.columns
+    return (
+        document.container in ("json", "json lines")
+        and any(name.endswith("-metadata") for name in fields)
+        and any(name in fields for name in SOURCES)
+    )
+
+
+def read_manifest(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read consolidated labels as those of one annotator, and warn that who said what is lost."""
+    attributes = [name.removesuffix("-metadata") for name in document.columns if name.endswith("-metadata")]
+    attribute = options.columns.get("label") or (attributes[0] if len(attributes) == 1 else None)
+    if attribute is None:
+        raise UnreadableFileError(
+            f"{document.name} has several label attributes: {some(attributes)}. Choose with label=..."
+        )
+    source = options.columns.get("item") or next(name for name in SOURCES if name in document.columns)
+    raw = RawAnnotations({"item": source, "annotator": "(not in the manifest)", "label": attribute}, is_text=False)
+    for place, record in enumerate(document.records):
+        raw.n_rows += 1
+        metadata = record.get(f"{attribute}-metadata") or {}
+        label = metadata.get("class-name", record.get(attribute))
+        if label is None:
+            raw.skip(f"no {attribute!r}", document.place(place))
+            continue
+        raw.add(record[source], CONSOLIDATED, label, weight=metadata.get("confidence", 1.0))
+    raw.columns["weight"] = "confidence"
+    lost = (
+        f"{document.name} holds consolidated labels only: who gave which label is lost, and all are put down to one "
+        f"annotator {CONSOLIDATED!r}. Read the folder annotations/worker-response of the job's output instead."
+    )
+    raw.notes.append(lost)
+    warnings.warn(lost, LostInformationWarning, stacklevel=2)
+    return raw

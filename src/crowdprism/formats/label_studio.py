@@ -1,0 +1,190 @@
+"""Label Studio: JSON (tasks with annotations), JSON_MIN and CSV/TSV (one record per annotation)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+# Where a result keeps its label, by its type.
+VALUE_KEYS = ("choices", "rating", "taxonomy", "selected", "number", "text", "labels")
+MIN_FIELDS = ("annotation_id", "annotator", "created_at", "updated_at", "lead_time", "id", "agreement")
+
+
+def matches_json(document: Document) -> bool:
+    """Tell whether these are tasks with annotations."""
+    if document.container not in ("json", "json lines") or not isinstance(document.json, list):
+        return False
+    first = document.json[0] if document.json else None
+    return isinstance(first, dict) and "data" in first and ("annotations" in first or "completions" in first)
+
+
+def read_json(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read tasks: cancelled annotations are skipped, those marked as ground truth become gold."""
+    name = options.columns.get("label") or only_question(document)
+    item_field = options.columns.get("item", "id")
+    raw = RawAnnotations({"item": item_field, "annotator": "completed_by", "label": name}, is_text=False)
+    raw.columns |= {"duration": "lead_time", "timestamp": "created_at", "gold": "ground_truth"}
+    for place, task in enumerate(document.records):
+        item = item_of(document, place, task, item_field)
+        if item_field == "id":
+            raw.see_content(item, json.dumps(task.get("data"), sort_keys=True), document.name)
+        for annotation in task.get("annotations", task.get("completions")) or []:
+            raw.n_rows += 1
+            where = f"{document.name} task {task.get('id', place)!r}"
+            if annotation.get("was_cancelled") and not options.include_rejected:
+                raw.skip("cancelled", where)
+                continue
+            label = label_of(annotation, name)
+            if label is None or isinstance(label, list):
+                raw.skip("several labels chosen" if label else f"no answer to {name!r}", where)
+            elif annotation.get("ground_truth"):
+                raw.add_gold(item, label)
+            else:
+                duration, when = annotation.get("lead_time"), annotation.get("created_at")
+                raw.add(item, person(annotation.get("completed_by")), label, duration=duration, timestamp=when)
+    return raw
+
+
+def item_of(document: Document, place: int, task: dict[str, Any], field: str) -> Any:
+    """The id of a task, or a field of its data."""
+    if field in task and field != "data":
+        return task[field]
+    if field in task.get("data", {}):
+        return task["data"][field]
+    raise UnreadableFileError(
+        f"{document.name}: task {place} has no field {field!r}. It has {some([*task, *task.get('data', {})], 12)}. "
+        "Pass item=... with one of them."
+    )
+
+
+def person(completed_by: Any) -> Any:
+    """Who annotated: a number, or the id of a user record (the e-mail where there is no id)."""
+    if isinstance(completed_by, dict):
+        return completed_by.get("id", completed_by.get("email"))
+    return completed_by
+
+
+def results_of(document: Document) -> Iterator[dict[str, Any]]:
+    """Every result of every annotation."""
+    for task in document.records:
+        for annotation in task.get("annotations", task.get("completions")) or []:
+            yield from annotation.get("result") or []
+
+
+def only_question(document: Document) -> str:
+    """The one question that has labels; several are an error that lists them."""
+    names = Counter(
+        str(result["from_name"])
+        for result in results_of(document)
+        if "from_name" in result and any(key in result.get("value", {}) for key in VALUE_KEYS)
+    )
+    if len(names) == 1:
+        return next(iter(names))
+    if not names:
+        raise UnreadableFileError(
+            f"{document.name} is a Label Studio export without any choice, rating or the like. "
+            "Check that it was annotated, and that the annotations (not only the tasks) were exported."
+        )
+    told = ", ".join(f"{name} ({count})" for name, count in names.most_common())
+    raise UnreadableFileError(f"{document.name} answers several questions: {told}. Choose one with label=...")
+
+
+def label_of(annotation: dict[str, Any], name: str) -> Any:
+    """The label an annotation gives to a question: None if none, a list if several."""
+    for result in annotation.get("result") or []:
+        if result.get("from_name") == name:
+            value = result.get("value", {})
+            found = next((value[key] for key in VALUE_KEYS if key in value), None)
+            return single(found)
+    return None
+
+
+def single(found: Any) -> Any:
+    """Take the one entry of a list; a path of a taxonomy becomes text."""
+    if isinstance(found, list) and len(found) == 1:
+        inner = found[0]
+        return " / ".join(map(str, inner)) if isinstance(inner, list) else inner
+    return found if found != [] else None
+
+
+def matches_min(document: Document) -> bool:
+    """Tell whether there is one record per annotation."""
+    return (
+        document.container in ("json", "json lines", "table", "parquet")
+        and {"annotation_id", "annotator", "id"} <= set(document.columns)
+        and "data" not in document.columns
+    )
+
+
+def read_min(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read one record per annotation."""
+    records = document.records
+    item_field = options.columns.get("item", "id")
+    name = options.columns.get("label") or label_field(document, records, item_field)
+    for field in (item_field, name):
+        if field not in document.columns:
+            raise UnreadableFileError(f"{document.name} has no field {field!r}; it has {some(document.columns, 15)}.")
+    is_text = document.container == "table"
+    raw = RawAnnotations({"item": item_field, "annotator": "annotator", "label": name}, is_text=is_text)
+    times = {"duration": "lead_time", "timestamp": "created_at"}
+    times = {role: field for role, field in times.items() if field in document.columns}
+    raw.columns |= times
+    data_fields = [field for field in document.columns if field not in (*MIN_FIELDS, name)]
+    for place, record in enumerate(records):
+        raw.n_rows += 1
+        label = answer_of(record.get(name))
+        if label is None or isinstance(label, list):
+            raw.skip("several labels chosen" if label else f"no answer to {name!r}", document.place(place))
+            continue
+        if item_field == "id":
+            content = json.dumps([record.get(field) for field in data_fields], sort_keys=True, default=str)
+            raw.see_content(record["id"], content, document.name)
+        numbers = {role: record.get(field) or None for role, field in times.items()}
+        if "duration" in numbers and numbers["duration"] is not None:
+            numbers["duration"] = float(numbers["duration"])
+        raw.add(record[item_field], person(record.get("annotator")), label, **numbers)
+    return raw
+
+
+def answer_of(cell: Any) -> Any:
+    """A cell is a label, JSON with several, or empty."""
+    if isinstance(cell, str) and cell[:1] in ("{", "["):
+        try:
+            cell = json.loads(cell)
+        except json.JSONDecodeError:
+            return cell
+    if isinstance(cell, dict):
+        cell = next((cell[key] for key in VALUE_KEYS if key in cell), None)
+    found = single(cell)
+    return None if found == "" else found
+
+
+def label_field(document: Document, records: list[dict[str, Any]], item_field: str) -> str:
+    """The field that holds the label: data fields are the same for all annotations of a task, labels differ."""
+    fields = [field for field in document.columns if field not in (*MIN_FIELDS, item_field)]
+    if "label" in fields:
+        return "label"
+    first: dict[Any, dict[str, Any]] = {}
+    varying: Counter[str] = Counter()
+    distinct: dict[str, set[str]] = {field: set() for field in fields}
+    for record in records:
+        before = first.setdefault(record.get("id"), record)
+        varying.update(field for field in fields if record.get(field) != before.get(field))
+        for field in fields:
+            distinct[field].add(str(record.get(field)))
+    candidates = [field for field in fields if varying[field]]
+    if not candidates:  # every task has one annotation, or all agree: a label repeats, an item's data does not
+        fewest = min((len(values) for values in distinct.values()), default=0)
+        candidates = [field for field in fields if len(distinct[field]) == fewest and fewest < max(len(records), 2)]
+    if len(candidates) == 1:
+        return candidates[0]
+    raise UnreadableFileError(
+        f"{document.name}: which field holds the label is not clear among {some(candidates or fields, 10)}. "
+        "Choose one with label=..."
+    )

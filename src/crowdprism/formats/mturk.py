@@ -1,0 +1,157 @@
+"""Amazon Mechanical Turk batch results: a row per assignment, one or several items in each."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+INPUT, ANSWER = "Input.", "Answer."
+TASK_ANSWERS = "Answer.taskAnswers"
+TRUE = ("true", "1", "on", "yes")
+
+
+def matches(document: Document) -> bool:
+    """Tell whether these are batch results."""
+    return document.container == "table" and {"HITId", "WorkerId"} <= set(document.columns)
+
+
+def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read assignments; rejected ones are skipped unless `include_rejected`."""
+    pairs = item_label_pairs(document, options)
+    raw = RawAnnotations(
+        {
+            "item": ", ".join(dict.fromkeys(item for item, _ in pairs)),
+            "annotator": options.columns.get("annotator", "WorkerId"),
+            "label": ", ".join(dict.fromkeys(label for _, label in pairs)),
+        },
+        is_text=True,
+    )
+    times = {"duration": "WorkTimeInSeconds"} if "WorkTimeInSeconds" in document.columns else {}
+    raw.columns |= times
+    for place, record in enumerate(document.records):
+        raw.n_rows += 1
+        if record.get("AssignmentStatus") == "Rejected" and not options.include_rejected:
+            raw.skip("rejected", document.place(place))
+            continue
+        worker = record[raw.columns["annotator"]]
+        # The time is that of the whole assignment, so each of its items gets an equal share.
+        numbers = {role: seconds(record.get(field), len(pairs)) for role, field in times.items()}
+        for item_column, label_column in pairs:
+            label = answer(record, label_column)
+            if label is None or isinstance(label, list):
+                reason = "several labels chosen" if label else f"no answer in {label_column}"
+                raw.skip(reason, document.place(place))
+            else:
+                raw.add(record[item_column], worker, label, **numbers)
+    return raw
+
+
+def seconds(text: Any, share: int) -> float | None:
+    """A number of seconds divided among items, or None."""
+    try:
+        return float(text) / share
+    except (TypeError, ValueError):
+        return None
+
+
+def item_label_pairs(document: Document, options: ReadingOptions) -> list[tuple[str, str]]:
+    """Which column names the item that an answer column is about; one pair for each item of a HIT."""
+    columns = document.columns
+    answers = [column for column in columns if column.startswith(ANSWER)]
+    inputs = [column for column in columns if column.startswith(INPUT)]
+    label, item = options.columns.get("label"), options.columns.get("item")
+    if label is not None and label not in columns:
+        label = next((one for one in (f"{ANSWER}{label}", f"{ANSWER}{label}.label") if one in columns), label)
+        if label not in columns and not any(one.startswith(label) for one in answers):
+            raise UnreadableFileError(f"{document.name} has no answer column {label!r}; it has {some(answers, 12)}.")
+    if item is not None and item not in columns:
+        item = next((one for one in (f"{INPUT}{item}",) if one in columns), None)
+        if item is None:
+            raise UnreadableFileError(f"{document.name} has no column for item=...; it has {some(inputs, 12)}.")
+    numbered = numbered_pairs(inputs, answers, item, label)
+    if numbered:
+        return numbered
+    if item is None:
+        item = inputs[0] if len(inputs) == 1 else "HITId"
+    if label is not None:
+        return [(item, label)]
+    return [(item, only_answer(document, answers))]
+
+
+def numbered_pairs(inputs: list[str], answers: list[str], item: str | None, label: str | None) -> list[tuple[str, str]]:
+    """Pairs such as Input.image_url3 and Answer.label3; none unless at least two numbers fit."""
+    by_number: dict[str, dict[str, list[str]]] = {}
+    for kind, columns in (("input", inputs), ("answer", answers)):
+        for column in columns:
+            found = re.fullmatch(r"(.*?[^0-9])_?(\d+)(\.label)?", column)
+            if found:
+                by_number.setdefault(found[2], {}).setdefault(kind, []).append(column)
+    full = {number: found for number, found in by_number.items() if {"input", "answer"} <= set(found)}
+    if len(full) < 2:
+        return []
+
+    def choose(columns: list[str], wanted: str | None) -> str | None:
+        if wanted is not None:
+            base = re.sub(r"\d+(\.label)?$", "", wanted)
+            columns = [column for column in columns if column.startswith(base)]
+        return columns[0] if len(columns) == 1 else None
+
+    pairs = [(choose(found["input"], item), choose(found["answer"], label)) for found in full.values()]
+    return [(one, other) for one, other in pairs if one is not None and other is not None]
+
+
+def only_answer(document: Document, answers: list[str]) -> str:
+    """The one column or group of columns that holds the answer."""
+    if TASK_ANSWERS in answers:
+        return TASK_ANSWERS
+    boxes = {column.rsplit(".", 2)[0] if column.count(".") > 2 else "Answer" for column in answers}
+    if answers and all(column.endswith(".on") for column in answers) and len(boxes) == 1:
+        return f"{boxes.pop()}.*.on"
+    labels = [column for column in answers if column.endswith(".label")]
+    candidates = labels or answers
+    if len(candidates) == 1:
+        return candidates[0]
+    raise UnreadableFileError(
+        f"{document.name} has {len(answers)} answer columns: {some(answers, 12)}. Choose one with label=..."
+    )
+
+
+def answer(record: dict[str, Any], column: str) -> Any:
+    """The label in a record: None if there is none, a list if there are several."""
+    if column.endswith(".*.on"):
+        prefix = column.removesuffix("*.on")
+        chosen = [
+            name.removeprefix(prefix).removesuffix(".on")
+            for name, cell in record.items()
+            if name.startswith(prefix) and name.endswith(".on") and str(cell).strip().lower() in TRUE
+        ]
+        return chosen[0] if len(chosen) == 1 else chosen or None
+    cell = record.get(column)
+    if column == TASK_ANSWERS and cell:
+        return task_answer(json.loads(cell))
+    return None if cell in (None, "", "{}") else cell
+
+
+def task_answer(content: Any) -> Any:
+    """The label inside what crowd-elements return: a label, or the boxes that are ticked."""
+    if isinstance(content, list):
+        content = content[0] if len(content) == 1 else {}
+    if not isinstance(content, dict):
+        return content
+    if "label" in content:
+        return content["label"]
+    if "labels" in content:
+        found = content["labels"]
+        return found[0] if isinstance(found, list) and len(found) == 1 else found or None
+    if content and all(isinstance(one, dict) and "on" in one for one in content.values()):
+        content = {name: one["on"] for name, one in content.items()}
+    ticked = [name for name, one in content.items() if one is True]
+    if ticked or (content and all(isinstance(one, bool) for one in content.values())):
+        return ticked[0] if len(ticked) == 1 else ticked or None
+    inner = [found for found in map(task_answer, content.values()) if found is not None]
+    return inner[0] if len(inner) == 1 else inner or None

@@ -1,0 +1,49 @@
+"""Nested JSON `{item: {annotator: label}}`, as peerannot writes it to answers.json."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+N_LOOKED_AT = 20
+
+
+def matches(document: Document) -> bool:
+    """Tell whether this is a dict of dicts of plain labels."""
+    if document.container != "json" or not isinstance(document.json, dict) or not document.json:
+        return False
+    first = list(document.json.values())[:N_LOOKED_AT]
+    labels = [label for given in first if isinstance(given, dict) for label in given.values()]
+    return all(isinstance(given, dict) for given in first) and all(
+        isinstance(label, (str, int, float, bool)) for label in labels
+    )
+
+
+def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read nested answers; a metadata.json beside the file says how many classes there are."""
+    raw = RawAnnotations({"item": "(outer keys)", "annotator": "(inner keys)", "label": "(values)"}, is_text=True)
+    for item, given in document.json.items():
+        for annotator, label in given.items():
+            raw.add(item, annotator, label if isinstance(label, str) else json.dumps(label))
+    raw.n_rows = len(raw.label)
+    raw.item_names = list(document.json)
+    metadata = beside(document)
+    n_classes = metadata.get("n_classes")
+    if isinstance(n_classes, int) and all(label.isdigit() and int(label) < n_classes for label in raw.label):
+        raw.classes = list(range(n_classes))
+        raw.notes.append(f"metadata.json names {n_classes} classes")
+    return raw
+
+
+def beside(document: Document) -> dict[str, Any]:
+    """The metadata that stands beside the answers, if any."""
+    if document.path is None:
+        return {}
+    path = document.path.with_name("metadata.json")
+    if not path.is_file():
+        return {}
+    records = Document(str(path), path=path, encoding=document.encoding).records
+    return records[0] if records else {}

@@ -1,0 +1,314 @@
+"""`read_annotations`: find files, tell their format, read, merge, check, and give an account of it."""
+
+from __future__ import annotations
+
+import codecs
+import logging
+import os
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from crowdprism.annotations.building import gold_by_item, require_known_repeats
+from crowdprism.annotations.container import Annotations, Repeats
+from crowdprism.annotations.names import encode, name_array, plain, positions
+from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
+from crowdprism.formats import detect as registry
+from crowdprism.formats.documents import Document
+from crowdprism.formats.files import FoundFile, find_files, open_documents
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, merged, type_text
+from crowdprism.formats.reading_report import ReadingReport
+from crowdprism.formats.tables import NAMED_LAYOUTS, REQUIRED, SYNONYMS, find_columns, is_plain
+
+logger = logging.getLogger("crowdprism")
+LARGE_FILE_BYTES = 1 << 25  # about a million rows; below that the general reader is as quick
+Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+
+
+def read_annotations(
+    source: Source,
+    format: str = "auto",
+    *,
+    item: str | None = None,
+    annotator: str | None = None,
+    label: str | None = None,
+    weight: str | None = None,
+    duration: str | None = None,
+    timestamp: str | None = None,
+    gold: str | None = None,
+    classes: Sequence[Hashable] | None = None,
+    repeats: Repeats = "keep",
+    include_rejected: bool = False,
+    skip_missing: bool = False,
+    annotator_from: str | None = None,
+    missing: Sequence[Any] | None = None,
+    encoding: str = "utf-8",
+) -> Annotations:
+    """Read annotations from whatever a tool exported.
+
+    The format is told by the content, not by the file's name; what was detected, how columns were mapped and what
+    was skipped is logged (logger `crowdprism`, level INFO). `read_annotations_with_report` returns that account.
+
+    Parameters
+    ----------
+    source
+        A path, a glob such as `"exports/*.json"`, a folder, or a list of these. Several files are merged: the same
+        name is the same item or annotator.
+    format
+        A name from `crowdprism.formats.FORMATS`, or `"auto"`.
+    item, annotator, label, weight, duration, timestamp, gold
+        Names of columns or fields, where the reader should not choose. For exports with several questions, `label`
+        chooses the question.
+    classes
+        All classes in the order wanted; by default those that occur, sorted.
+    repeats
+        As in `Annotations.from_triplets`.
+    include_rejected
+        Also take what is marked as rejected, cancelled, draft and the like.
+    skip_missing
+        Leave out rows without item, annotator or label (they are counted) instead of stopping.
+    annotator_from
+        `"filename"`: each file is the work of one annotator, who is named by the file.
+    missing
+        What stands for "no label" in a cell; by default an empty cell, NaN and the like, in wide tables also -1.
+    encoding
+        Of text files.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "labels.csv")
+    ...     _ = path.write_text("task,worker,label\\n1,ann,cat\\n1,bob,dog\\n2,ann,cat\\n")
+    ...     read_annotations(path)
+    Annotations(3 annotations of 2 items by 2 annotators, 2 classes: 'cat', 'dog')
+    """
+    return read_annotations_with_report(
+        source,
+        format,
+        classes=classes,
+        repeats=repeats,
+        include_rejected=include_rejected,
+        skip_missing=skip_missing,
+        annotator_from=annotator_from,
+        missing=missing,
+        encoding=encoding,
+        item=item,
+        annotator=annotator,
+        label=label,
+        weight=weight,
+        duration=duration,
+        timestamp=timestamp,
+        gold=gold,
+    )[0]
+
+
+def read_annotations_with_report(
+    source: Source,
+    format: str = "auto",
+    *,
+    classes: Sequence[Hashable] | None = None,
+    repeats: Repeats = "keep",
+    include_rejected: bool = False,
+    skip_missing: bool = False,
+    annotator_from: str | None = None,
+    missing: Sequence[Any] | None = None,
+    encoding: str = "utf-8",
+    **columns: str | None,
+) -> tuple[Annotations, ReadingReport]:
+    """As `read_annotations`, and return the account of the reading as well.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "labels.csv")
+    ...     _ = path.write_text("task,worker,label\\n1,ann,cat\\n1,bob,dog\\n2,ann,cat\\n")
+    ...     annotations, report = read_annotations_with_report(path)
+    >>> report.format, dict(report.columns)
+    ('crowd-kit', {'item': 'task', 'annotator': 'worker', 'label': 'label'})
+    """
+    options = ReadingOptions(
+        columns={role: column for role, column in columns.items() if column is not None},
+        include_rejected=include_rejected,
+        skip_missing=skip_missing,
+        annotator_from=annotator_from,
+        missing=missing,
+        encoding=encoding,
+    )
+    require_options(format, options)
+    require_known_repeats(repeats)
+    files = find_files(source)
+    if classes is None and repeats == "keep" and len(files) == 1:
+        quick = read_quickly(files[0], format, options)
+        if quick is not None:
+            return told(*quick)
+    found = read_files(files, format, options)
+    raw = merged(found.parts)
+    require_any(raw, found.files[0])
+    annotations = build(raw, found.files[0], classes, repeats)
+    report = ReadingReport(
+        format=found.format,
+        columns=raw.columns,
+        files=tuple(found.files),
+        n_rows=raw.n_rows,
+        n_annotations=annotations.n_annotations,
+        skipped=raw.skipped,
+        left_out_files=found.left_out,
+        notes=tuple(raw.notes),
+    )
+    return told(annotations, report)
+
+
+def told(annotations: Annotations, report: ReadingReport) -> tuple[Annotations, ReadingReport]:
+    """Log the account of a reading."""
+    for line in report.lines():
+        logger.info(line)
+    return annotations, report
+
+
+def read_quickly(file: FoundFile, format: str, options: ReadingOptions) -> tuple[Annotations, ReadingReport] | None:
+    """Read a large plain table without holding it in memory; None if it is not one."""
+    if format not in ("auto", "long", *NAMED_LAYOUTS) or file.path.stat().st_size < LARGE_FILE_BYTES:
+        return None
+    document = Document(str(file.path), path=file.path, encoding=options.encoding)
+    if document.container != "table" or len(document.sample_rows) < 2:
+        return None
+    name = registry.detect(document, options) if format == "auto" else format
+    if name not in ("long", *NAMED_LAYOUTS):
+        return None
+    columns = find_columns(document.columns, {**NAMED_LAYOUTS.get(name, {}), **options.columns})
+    columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
+    if not is_plain(document, columns, options):
+        return None
+    from crowdprism.formats.fast_tables import read_plain
+
+    annotations = read_plain(
+        file.path,
+        packing=document.packing,
+        delimiter=document.delimiter,
+        columns=document.columns,
+        roles=columns,
+    )
+    if annotations is None:
+        return None
+    n_rows = annotations.n_annotations
+    return annotations, ReadingReport(name, columns, (document.name,), n_rows, n_rows)
+
+
+def require_options(format: str, options: ReadingOptions) -> None:
+    """Stop at a misspelt option before any file is opened."""
+    if format != "auto" and format not in registry.FORMATS:
+        raise InvalidParameterError(f"There is no format {format!r}; there are auto, {', '.join(registry.FORMATS)}.")
+    unknown = [role for role in options.columns if role not in SYNONYMS]
+    if unknown:
+        raise InvalidParameterError(
+            f"read_annotations takes no {unknown[0]!r}; "
+            f"columns are given as {', '.join(f'{role}=' for role in SYNONYMS)}."
+        )
+    if options.annotator_from not in (None, "filename"):
+        raise InvalidParameterError(f'annotator_from must be "filename" or None, not {options.annotator_from!r}.')
+    try:
+        codecs.lookup(options.encoding)
+    except LookupError as error:
+        raise InvalidParameterError(f"There is no encoding {options.encoding!r}; try 'utf-8' or 'cp1252'.") from error
+
+
+@dataclass(frozen=True)
+class FilesRead:
+    """What the files gave."""
+
+    format: str
+    parts: list[RawAnnotations]
+    files: list[str]
+    left_out: dict[str, str]
+
+
+def read_files(files: list[FoundFile], format: str, options: ReadingOptions) -> FilesRead:
+    """Read each file; all must be of one format. Of a folder, files that are no annotations are left out and named."""
+    parts: list[RawAnnotations] = []
+    formats: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for file in files:
+        for document in open_documents(file.path, options.encoding):
+            name = registry.detect(document, options) if format == "auto" else format
+            if name is None and file.from_folder:
+                left_out[document.name] = document.seen()
+                continue
+            if name is None:
+                raise registry.unknown_format(document)
+            formats[document.name] = name
+            parts.append(registry.FORMATS[name].read(document, options))
+    if not parts:
+        raise UnreadableFileError(
+            "None of the files is in a known format: "
+            + "; ".join(f"{name} is {seen}" for name, seen in list(left_out.items())[:3])
+            + f". Known formats are {', '.join(registry.FORMATS)}."
+        )
+    if len(set(formats.values())) > 1:
+        kinds = {kind: name for name, kind in reversed(formats.items())}
+        told = ", ".join(f"{kind} (such as {name})" for kind, name in kinds.items())
+        raise UnreadableFileError(f"The files are of different formats: {told}. Read them apart and join with concat.")
+    return FilesRead(next(iter(formats.values())), parts, list(formats), left_out)
+
+
+def require_any(raw: RawAnnotations, name: str) -> None:
+    """Stop if nothing is left, and say why."""
+    if len(raw.label):
+        return
+    reasons = "; ".join(f"{reason}: {skip}" for reason, skip in raw.skipped.items())
+    raise UnreadableFileError(
+        f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}). "
+        "Pass include_rejected=True if such rows should count."
+        if reasons
+        else f"{name} holds no annotation. Check that the export includes the answers."
+    )
+
+
+def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, repeats: Repeats) -> Annotations:
+    """Check and sort the raw columns."""
+    wanted = list(classes) if classes is not None else None
+    type_text(raw, classes_are_text=wanted is not None and all(isinstance(one, str) for one in wanted))
+    if wanted is None:
+        wanted = raw.classes
+    try:
+        if wanted is not None:
+            require_known_labels(raw, wanted)
+        gold = gold_by_item(raw.gold_item, raw.gold_label) if len(raw.gold_label) else None
+        return Annotations.from_triplets(
+            raw.item,
+            raw.annotator,
+            raw.label,
+            classes=wanted,
+            item_names=ordered(raw.item_names, raw),
+            annotator_names=ordered(raw.annotator_names, raw),
+            gold=gold,
+            repeats=repeats,
+            **raw.numbers,
+        )
+    except InvalidAnnotationsError as error:
+        rows = " (rows are counted from 0, without the header)" if " row " in str(error) else ""
+        raise InvalidAnnotationsError(f"{name}{rows}: {error}") from error
+
+
+def ordered(names: Any, raw: RawAnnotations) -> Any:
+    """Names in the container's order, unless the file itself says the order."""
+    return names if names is None or raw.keeps_order else encode(names)[0]
+
+
+def require_known_labels(raw: RawAnnotations, classes: Sequence[Hashable]) -> None:
+    """Stop at labels outside the given classes, naming the first by item and annotator (rows may have been skipped)."""
+    distinct, codes = encode(raw.label)
+    unknown = ~np.isin(np.arange(len(distinct)), np.flatnonzero(positions(name_array(classes), distinct) >= 0))
+    rows = np.flatnonzero(unknown[codes])
+    if not len(rows):
+        return
+    row = int(rows[0])
+    raise InvalidAnnotationsError(
+        f"{len(rows)} of {len(codes)} labels are not among the {len(classes)} given classes "
+        f"({some(list(classes), 10)}); the first is {plain(raw.label[row])!r} by annotator "
+        f"{plain(raw.annotator[row])!r} on item {plain(raw.item[row])!r}. "
+        f"Add {some(distinct[unknown].tolist(), 10)} to classes=..., or correct the labels."
+    )

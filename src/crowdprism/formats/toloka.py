@@ -1,0 +1,62 @@
+"""Toloka: TSV of assignments with INPUT:, OUTPUT:, GOLDEN: and ASSIGNMENT: columns."""
+
+from __future__ import annotations
+
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+
+WORKER, STATUS, TASK = "ASSIGNMENT:worker_id", "ASSIGNMENT:status", "ASSIGNMENT:task_id"
+STARTED, SUBMITTED = "ASSIGNMENT:started", "ASSIGNMENT:submitted"
+ANSWERED = ("APPROVED", "SUBMITTED", "")
+
+
+def matches(document: Document) -> bool:
+    """Tell whether these are assignments of Toloka."""
+    return document.container == "table" and any(column.startswith("OUTPUT:") for column in document.columns)
+
+
+def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read assignments: golden answers become gold; rejected, skipped and expired assignments are skipped."""
+    item = column_for(document, options, "item", "INPUT:")
+    label = column_for(document, options, "label", "OUTPUT:")
+    golden = options.columns.get("gold", label.replace("OUTPUT:", "GOLDEN:"))
+    worker = options.columns.get("annotator", WORKER)
+    if worker not in document.columns:
+        raise UnreadableFileError(f"{document.name} has no column {worker!r}; it has {some(document.columns, 15)}.")
+    raw = RawAnnotations({"item": item, "annotator": worker, "label": label}, is_text=True)
+    if golden in document.columns:
+        raw.columns["gold"] = golden
+    if SUBMITTED in document.columns:
+        raw.columns["timestamp"] = SUBMITTED
+    for place, record in enumerate(document.records):
+        raw.n_rows += 1
+        if record.get(golden):
+            raw.add_gold(record[item], record[golden])
+        status = (record.get(STATUS) or "").upper()
+        if status not in ANSWERED and not options.include_rejected:
+            raw.skip(status.lower(), document.place(place))
+        elif not record[label]:
+            raw.skip("no answer", document.place(place))
+        else:
+            numbers = {"timestamp": record[SUBMITTED] or None} if SUBMITTED in document.columns else {}
+            raw.add(record[item], record[worker], record[label], **numbers)
+    return raw
+
+
+def column_for(document: Document, options: ReadingOptions, role: str, prefix: str) -> str:
+    """The column asked for (with or without prefix), else the only one with the prefix."""
+    asked = options.columns.get(role)
+    found = [column for column in document.columns if column.startswith(prefix)]
+    if asked is not None:
+        name = next((one for one in (asked, f"{prefix}{asked}") if one in document.columns), None)
+        if name is None:
+            raise UnreadableFileError(f"{document.name} has no column {asked!r}; it has {some(document.columns, 15)}.")
+        return name
+    if len(found) == 1:
+        return found[0]
+    if role == "item" and TASK in document.columns:
+        return TASK
+    raise UnreadableFileError(
+        f"{document.name} has {len(found)} {prefix} columns: {some(found, 12)}. Choose one with {role}=..."
+    )

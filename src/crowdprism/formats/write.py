@@ -1,0 +1,179 @@
+"""Annotations into files: long and wide tables, JSON, NumPy; written to a temporary name and renamed."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import polars as pl
+
+from crowdprism.annotations.container import EXTRAS, Annotations
+from crowdprism.annotations.name_storage import names_to_json
+from crowdprism.annotations.names import plain
+from crowdprism.errors import InvalidParameterError
+from crowdprism.formats.arrays import NAMES_MEMBER
+
+Write = Callable[[Annotations, BinaryIO], None]
+
+
+def write_annotations(annotations: Annotations, path: str | os.PathLike[str], format: str = "auto") -> Path:
+    """Write annotations to a file that `read_annotations` and other tools can read.
+
+    Parameters
+    ----------
+    annotations
+        What to write.
+    path
+        The file; one that is there is replaced once the new one is complete. With the ending .gz it is compressed.
+    format
+        `"csv"`, `"tsv"`, `"parquet"`, `"jsonl"` (long tables with item, annotator, label and what else there is),
+        `"wide-csv"` (a row per item, a column per annotator), `"npz"` (everything, types and order of names
+        included), `"peerannot"` (`{item: {annotator: label}}`), `"crowd-kit"` (CSV task, worker, label); by default
+        as the ending of the file says.
+
+    Examples
+    --------
+    >>> from crowdprism.formats import read_annotations
+    >>> a = Annotations.from_dense([[0, 1], [1, -1]])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     read_annotations(write_annotations(a, f"{folder}/labels.csv")) == a
+    True
+    """
+    target = Path(path)
+    name = format_of(target) if format == "auto" else format
+    if name not in WRITERS:
+        raise InvalidParameterError(f"There is no format {name!r} to write; there are {', '.join(WRITERS)}.")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, fresh = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            if target.suffix == ".gz":
+                whole = io.BytesIO()
+                WRITERS[name](annotations, whole)
+                file.write(gzip.compress(whole.getvalue(), mtime=0))  # no time: the same content, the same bytes
+            else:
+                WRITERS[name](annotations, file)
+        os.chmod(fresh, 0o644)  # mkstemp makes it private
+        os.replace(fresh, target)
+    finally:
+        Path(fresh).unlink(missing_ok=True)
+    return target
+
+
+def format_of(path: Path) -> str:
+    """The format that the ending of a file name stands for."""
+    endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
+    ending = endings[-1].lstrip(".") if endings else ""
+    known = {"csv": "csv", "tsv": "tsv", "parquet": "parquet", "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz"}
+    known["json"] = "peerannot"
+    if ending not in known:
+        raise InvalidParameterError(
+            f"The ending of {path.name} names no format. Use one of {', '.join('.' + one for one in known)} "
+            f"or pass format= one of {', '.join(WRITERS)}."
+        )
+    return known[ending]
+
+
+def long_frame(annotations: Annotations) -> pl.DataFrame:
+    """One row per annotation, with gold where it is known. Times and weights are whole columns or absent."""
+    frame: pl.DataFrame = annotations.to_frame("polars")
+    if annotations.gold is not None:
+        known = ~np.ma.getmaskarray(annotations.gold)
+        names = [
+            name if has else None
+            for name, has in zip(annotations.classes[annotations.gold.filled(0)].tolist(), known, strict=True)
+        ]
+        frame = frame.with_columns(pl.Series("gold", names, strict=False).gather(annotations.item))
+    numbers = [name for name in EXTRAS if name in frame.columns]
+    return frame.with_columns(pl.col(numbers).fill_nan(None)) if numbers else frame
+
+
+def write_csv(separator: str) -> Write:
+    """A writer of long text tables."""
+
+    def write(annotations: Annotations, file: BinaryIO) -> None:
+        file.write(long_frame(annotations).write_csv(separator=separator).encode())
+
+    return write
+
+
+def write_crowd_kit(annotations: Annotations, file: BinaryIO) -> None:
+    """Write columns task, worker, label."""
+    frame = annotations.to_frame("polars").select("item", "annotator", "label")
+    file.write(frame.rename({"item": "task", "annotator": "worker"}).write_csv().encode())
+
+
+def write_parquet(annotations: Annotations, file: BinaryIO) -> None:
+    """Write a long Parquet table."""
+    long_frame(annotations).write_parquet(file)
+
+
+def write_jsonl(annotations: Annotations, file: BinaryIO) -> None:
+    """Write one JSON object per annotation."""
+    file.write(long_frame(annotations).write_ndjson().encode())
+
+
+def require_no_repeats(annotations: Annotations, format: str) -> None:
+    """A table with one cell per item and annotator cannot hold two labels in it."""
+    repeats = (np.diff(annotations.item) == 0) & (np.diff(annotations.annotator) == 0)
+    if repeats.any():
+        row = int(np.flatnonzero(repeats)[0])
+        annotator = plain(annotations.annotators[annotations.annotator[row]])
+        item = plain(annotations.items[annotations.item[row]])
+        raise InvalidParameterError(
+            f"{int(repeats.sum())} annotations repeat an annotator on the same item (the first: annotator "
+            f"{annotator!r} on item {item!r}), which {format} cannot hold. Write a long table instead."
+        )
+
+
+def write_wide_csv(annotations: Annotations, file: BinaryIO) -> None:
+    """Write a row per item and a column per annotator; an empty cell is no annotation."""
+    require_no_repeats(annotations, "a wide table")
+    table = annotations.to_dense()
+    names = np.array([*annotations.classes.tolist(), None], dtype=object)  # -1 takes the last
+    columns: dict[str, Any] = {"item": annotations.items.tolist()}
+    columns |= {str(name): names[table[:, place]].tolist() for place, name in enumerate(annotations.annotators)}
+    file.write(pl.DataFrame(columns, strict=False).write_csv().encode())
+
+
+def write_npz(annotations: Annotations, file: BinaryIO) -> None:
+    """Write all arrays, and the names as JSON so that no pickle is needed."""
+    a = annotations
+    names = {"items": a.items, "annotators": a.annotators, "classes": a.classes}
+    stored = json.dumps({role: names_to_json(given) for role, given in names.items()}, ensure_ascii=False)
+    arrays: dict[str, Any] = {"item_start": a.item_start, "annotator": a.annotator, "label": a.label}
+    arrays |= {name: getattr(a, name) for name in EXTRAS if getattr(a, name) is not None}
+    if a.gold is not None:
+        arrays |= {"gold": a.gold.filled(0), "gold_mask": np.ma.getmaskarray(a.gold)}
+    arrays[NAMES_MEMBER] = np.frombuffer(stored.encode(), dtype=np.uint8)
+    np.savez_compressed(file, **arrays)
+
+
+def write_peerannot(annotations: Annotations, file: BinaryIO) -> None:
+    """Write `{item: {annotator: label}}`."""
+    require_no_repeats(annotations, "answers.json")
+    a = annotations
+    nested: dict[str, dict[str, Any]] = {str(item): {} for item in a.items.tolist()}
+    rows = zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
+    for item, annotator, label in rows:
+        nested[str(item)][str(annotator)] = label
+    file.write(json.dumps(nested, ensure_ascii=False).encode())
+
+
+WRITERS: dict[str, Write] = {
+    "csv": write_csv(","),
+    "tsv": write_csv("\t"),
+    "parquet": write_parquet,
+    "jsonl": write_jsonl,
+    "wide-csv": write_wide_csv,
+    "npz": write_npz,
+    "peerannot": write_peerannot,
+    "crowd-kit": write_crowd_kit,
+}

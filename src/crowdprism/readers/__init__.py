@@ -1,9 +1,0 @@
-"""Readers: from a file that some tool exported to `Annotations`; the format is told by the content."""
-
-from __future__ import annotations
-
-from crowdprism.readers.reading import read_annotations, read_annotations_with_report
-from crowdprism.readers.registry import FORMATS, Format
-from crowdprism.readers.report import ReadingReport, Skipped
-
-__all__ = ["FORMATS", "Format", "ReadingReport", "Skipped", "read_annotations", "read_annotations_with_report"]

@@ -1,0 +1,272 @@
+"""FitResult: what any method learned, and all that reports, diagnostics and the command line see of it.
+
+Saved as a folder: `result.json` (names, parameters, history) and `arrays.npz` (numbers, read without pickle).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations.name_storage import names_from_json, names_to_json
+from crowdprism.annotations.names import NameArray, positions
+from crowdprism.errors import InvalidParameterError, ResultFormatError
+from crowdprism.files import replacing_folder
+from crowdprism.results.confusion import annotator_accuracy
+from crowdprism.results.intervals import accuracy_interval, confusion_interval
+
+SCHEMA_VERSION = 1
+ARRAYS = ("class_probabilities", "confusions", "skills", "class_prior", "confusion_posterior", "labels_per_annotator")
+PACKAGES = ("crowdprism", "numpy", "scipy", "torch", "numba", "polars")
+
+
+def installed_versions() -> dict[str, str]:
+    """Versions of Python and of the packages that numbers depend on, without importing them."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class FitResult:
+    """What a method learned from annotations. Parts that a method does not have are None.
+
+    Attributes
+    ----------
+    method, parameters
+        Registry name and the parameters that reproduce the fit.
+    items, annotators, classes
+        The user's own names, in the order of the arrays.
+    class_probabilities
+        (n_items, n_classes) probability of each true class, given all that the method saw of the item.
+    confusions
+        (n_annotators, true class, given label), rows sum to one.
+    skills
+        (n_annotators,) one number per annotator for methods without confusions; its meaning is the method's.
+    class_prior
+        (n_classes,) share of each true class.
+    confusion_posterior
+        (n_annotators, true class, given label) Dirichlet parameters of the confusion rows, for intervals.
+    labels_per_annotator
+        (n_annotators,) how many annotations each gave.
+    history
+        Named sequences, one number per iteration or epoch, such as the objective.
+    seed, versions, warnings
+        What is needed to repeat the fit, and what the user was warned of.
+    """
+
+    method: str
+    items: NameArray
+    annotators: NameArray
+    classes: NameArray
+    class_probabilities: NDArray[Any]
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    confusions: NDArray[Any] | None = None
+    skills: NDArray[Any] | None = None
+    class_prior: NDArray[Any] | None = None
+    confusion_posterior: NDArray[Any] | None = None
+    labels_per_annotator: NDArray[Any] | None = None
+    history: Mapping[str, list[float]] = field(default_factory=dict)
+    seed: int | None = None
+    versions: Mapping[str, str] = field(default_factory=installed_versions)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators."""
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    def labels(self) -> NameArray:
+        """The most probable class of each item, by name; ties go to the class that comes first."""
+        names: NameArray = self.classes[np.argmax(self.class_probabilities, axis=1)]
+        return names
+
+    @property
+    def annotator_accuracy(self) -> NDArray[Any] | None:
+        """(n_annotators,) probability that a label is right, by confusions and prior; None without confusions."""
+        if self.confusions is None:
+            return None
+        prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
+        return annotator_accuracy(self.confusions, prior)
+
+    def confusion_interval(self, level: float = 0.95) -> NDArray[Any] | None:
+        """(n_annotators, true class, given label, 2) credible interval of each entry; None without a posterior."""
+        if self.confusion_posterior is None:
+            return None
+        return confusion_interval(self.confusion_posterior, level=level)
+
+    def annotator_accuracy_interval(self, level: float = 0.95) -> NDArray[Any] | None:
+        """(n_annotators, 2) credible interval of `annotator_accuracy`; None without a posterior."""
+        if self.confusion_posterior is None:
+            return None
+        prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
+        return accuracy_interval(self.confusion_posterior, prior, level=level)
+
+    def accuracy(self, gold: Mapping[Any, Any]) -> float:
+        """Share of items with gold whose most probable class is the gold one; gold is by item name."""
+        place = positions(self.items, list(gold))
+        if not (place >= 0).any():
+            raise InvalidParameterError("None of the gold items is among the items of this result.")
+        labels = self.labels()
+        right = [labels[at] == label for at, label in zip(place, gold.values(), strict=True) if at >= 0]
+        return float(np.mean(right))
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """One row per item: item, label, probability. `kind` as in `Annotations.to_frame`."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        return frame_of_columns(
+            {"item": self.items, "label": self.labels(), "probability": self.class_probabilities.max(axis=1)}, kind
+        )
+
+    def annotators_frame(self, kind: str = "polars") -> Any:
+        """One row per annotator: annotator, number of annotations, and accuracy or skill."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        columns: dict[str, Any] = {"annotator": self.annotators}
+        if self.labels_per_annotator is not None:
+            columns["annotations"] = self.labels_per_annotator
+        if self.annotator_accuracy is not None:
+            columns["accuracy"] = self.annotator_accuracy
+        if self.skills is not None:
+            columns["skill"] = self.skills
+        return frame_of_columns(columns, kind)
+
+    def report(self, path: str | os.PathLike[str], annotations: Any = None, **options: Any) -> Path:
+        """Write what was learned as one HTML page that opens offline; returns its path.
+
+        `annotations` (those the result was learned from) add agreement, coverage and the labels behind each item;
+        options are those of `crowdprism.report.write_report`.
+        """
+        # By name, because the report stands above results and reads them.
+        written: Path = import_module("crowdprism.report").write_report(path, self, annotations, **options)
+        return written
+
+    def _repr_html_(self) -> str:
+        shown: str = import_module("crowdprism.report.notebook").result_html(self)
+        return shown
+
+    def __repr__(self) -> str:
+        return (
+            f"FitResult({self.method}: {self.n_items} items, {self.n_annotators} annotators, {self.n_classes} classes)"
+        )
+
+    # -- files ----------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | os.PathLike[str]) -> Path:
+        """Write the result as a folder; an existing result there is replaced in one step.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from crowdprism.aggregators import make_aggregator
+        >>> from crowdprism.annotations import Annotations
+        >>> result = make_aggregator("majority-vote").fit(Annotations.from_dense([[0, 1], [1, 1]])).result_
+        >>> with tempfile.TemporaryDirectory() as there:
+        ...     FitResult.load(result.save(f"{there}/run")).method
+        'majority-vote'
+        """
+        target = Path(folder)
+        if target.exists() and not (target / "result.json").exists() and any(target.iterdir()):
+            raise InvalidParameterError(f"{target} exists and is not a saved result; choose another folder.")
+        with replacing_folder(target) as fresh:
+            self.write_into(fresh)
+        return target
+
+    def write_into(self, folder: Path) -> None:
+        """Write the result's files into an existing folder, not atomically; `save` is the safe way."""
+        present = {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
+        np.savez(folder / "arrays.npz", **present)
+        record = {
+            "schema": SCHEMA_VERSION,
+            "method": self.method,
+            "parameters": json_ready(self.parameters),
+            "items": names_to_json(self.items),
+            "annotators": names_to_json(self.annotators),
+            "classes": names_to_json(self.classes),
+            "history": {name: [float(value) for value in values] for name, values in self.history.items()},
+            "seed": self.seed,
+            "versions": dict(self.versions),
+            "warnings": list(self.warnings),
+        }
+        (folder / "result.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> FitResult:
+        """Read a result that `save` wrote."""
+        source = Path(folder)
+        record = read_record(source)
+        try:
+            with np.load(source / "arrays.npz", allow_pickle=False) as stored:
+                arrays = {name: stored[name] for name in ARRAYS if name in stored.files}
+            names = {role: names_from_json(record[role]) for role in ("items", "annotators", "classes")}
+            return cls(
+                method=record["method"],
+                parameters=record["parameters"],
+                history=record["history"],
+                seed=record["seed"],
+                versions=record["versions"],
+                warnings=tuple(record["warnings"]),
+                **names,
+                **arrays,
+            )
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise ResultFormatError(
+                f"{source} is damaged: {type(error).__name__}: {error}. Fit and save it again."
+            ) from error
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """Read and check `result.json`."""
+    path = folder / "result.json"
+    if not path.exists():
+        raise ResultFormatError(f"{folder} holds no saved result (no result.json). Pass the folder given to save().")
+    try:
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        schema = record["schema"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ResultFormatError(f"{path} is damaged: {error}. Fit and save it again.") from error
+    if schema > SCHEMA_VERSION:
+        raise ResultFormatError(
+            f"{folder} was written by a newer crowdprism ({record.get('versions', {}).get('crowdprism', 'unknown')}; "
+            f"schema {schema}, this one reads up to {SCHEMA_VERSION}). Upgrade crowdprism to read it."
+        )
+    return record
+
+
+def json_ready(value: Any) -> Any:
+    """Turn parameters into what JSON can hold; objects become their repr."""
+    if isinstance(value, Mapping):
+        return {str(key): json_ready(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [json_ready(inner) for inner in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    return repr(value) if not isinstance(value, np.ndarray) else f"array of shape {value.shape}"

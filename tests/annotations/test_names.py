@@ -1,0 +1,81 @@
+"""Names are told apart exactly and stand in an order that does not depend on rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crowdprism.annotations.names import MANY_TEXTS, encode, in_order, is_missing, name_array, positions, same_names
+from crowdprism.annotations.text_encoding import encode_many, encode_text
+
+settings.register_profile("quick", deadline=None, max_examples=40)  # compiled code is slow the first time
+settings.load_profile("quick")
+
+
+@given(st.lists(st.one_of(st.integers(), st.text(max_size=4)), min_size=1))
+def test_encoding_is_a_lookup_back(values: list[Any]) -> None:
+    names, codes = encode(values)
+    assert names[codes].tolist() == values
+    assert len(set(names.tolist())) == len(names)
+
+
+@given(st.lists(st.integers(-50, 50), min_size=1), st.sampled_from([np.int8, np.int32, np.int64]))
+def test_whole_numbers_are_encoded_in_order_whatever_their_width(values: list[int], dtype: Any) -> None:
+    names, codes = encode(np.array(values, dtype=dtype))
+    assert names.tolist() == sorted(set(values))
+    assert names[codes].tolist() == values
+    assert names.dtype == np.int64
+
+
+@given(st.lists(st.text(max_size=20), min_size=1, max_size=60))
+def test_polars_columns_are_encoded_as_lists_are(values: list[str]) -> None:
+    names, codes = encode(values)
+    for encoder in (encode_text, encode_many):
+        found = encoder(pl.Series(values, dtype=pl.String))
+        assert found is not None
+        assert found[0].tolist() == names.tolist()
+        assert found[1].tolist() == codes.tolist()
+
+
+@pytest.mark.parametrize("odd", ["plain", "\ud800"])
+def test_many_texts_are_encoded_as_few_are(odd: str) -> None:
+    values = [f"name {number * 7919 % 1000}" for number in range(MANY_TEXTS)] + [odd]
+    names, codes = encode(values)
+    assert names.tolist() == sorted(set(values))
+    assert names[codes].tolist() == values
+
+
+def test_names_that_cannot_be_compared_are_ordered_by_their_repr() -> None:
+    assert in_order([(1, "a"), ("b", 2)]) == [("b", 2), (1, "a")]
+
+
+def test_names_are_read_only_and_ints_only_where_all_are() -> None:
+    assert name_array([1, 2]).dtype == np.int64
+    assert name_array([1, 2**70]).dtype == object
+    assert name_array([True, False]).dtype == object
+    with pytest.raises(ValueError, match="read-only"):
+        name_array(["a"])[0] = "b"
+
+
+def test_positions_are_minus_one_where_there_is_no_such_name() -> None:
+    assert positions(name_array(["a", "b"]), ["b", "c", "a"]).tolist() == [1, -1, 0]
+
+
+def test_the_same_names_in_another_order_are_not_the_same() -> None:
+    assert same_names(name_array([1, 2]), name_array([1, 2]))
+    assert not same_names(name_array([1, 2]), name_array([2, 1]))
+
+
+@pytest.mark.parametrize("value", [None, float("nan"), np.float32("nan"), np.datetime64("NaT"), np.ma.masked])
+def test_missing_values_are_known(value: Any) -> None:
+    assert is_missing(value)
+
+
+@pytest.mark.parametrize("value", [0, "", "nan", False, -1])
+def test_other_values_are_not_missing(value: Any) -> None:
+    assert not is_missing(value)
