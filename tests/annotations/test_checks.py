@@ -48,7 +48,8 @@ def test_known_names_are_checked_by_code() -> None:
     breach = checks.check_known(np.array([0, -1, -1]), ["a", "x", "y"], name_array(["a", "b"]), "label")
     assert breach is not None
     assert "2 of 3 labels are not among the 2 given; the first is 'x' in row 1" in breach.problem
-    assert "'a', 'b'" in breach.remedy
+    assert "Given were 'a', 'b'." in breach.problem
+    assert "correct the labels" in breach.remedy
 
 
 def test_codes_must_fit_32_bits() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdprism.annotations.names import MANY_TEXTS, encode, in_order, is_missing, name_array, positions, same_names
-from crowdprism.annotations.text_encoding import encode_many, encode_text
+from crowdprism.annotations import names as names_module
+from crowdprism.annotations.names import (
+    MANY_TEXTS,
+    encode,
+    in_order,
+    is_missing,
+    name_array,
+    names_from_json,
+    names_to_json,
+    positions,
+    same_arrays,
+    same_names,
+)
+from crowdprism.errors import InvalidParameterError, ResultFormatError
 
-settings.register_profile("quick", deadline=None, max_examples=40)  # compiled code is slow the first time
+settings.register_profile("quick", deadline=None, max_examples=40)
 settings.load_profile("quick")
 
 
@@ -33,13 +46,15 @@ def test_whole_numbers_are_encoded_in_order_whatever_their_width(values: list[in
 
 
 @given(st.lists(st.text(max_size=20), min_size=1, max_size=60))
-def test_polars_columns_are_encoded_as_lists_are(values: list[str]) -> None:
+def test_texts_are_encoded_by_polars_as_by_a_dict(values: list[str]) -> None:
     names, codes = encode(values)
-    for encoder in (encode_text, encode_many):
-        found = encoder(pl.Series(values, dtype=pl.String))
-        assert found is not None
-        assert found[0].tolist() == names.tolist()
-        assert found[1].tolist() == codes.tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(names_module, "MANY_TEXTS", 1)
+        for column in (values, pl.Series(values, dtype=pl.String)):
+            found, found_codes = encode(column)
+            assert found.tolist() == names.tolist() == sorted(set(values))
+            assert found_codes.tolist() == codes.tolist()
+            assert not found.flags.writeable
 
 
 @pytest.mark.parametrize("odd", ["plain", "\ud800"])
@@ -79,3 +94,39 @@ def test_missing_values_are_known(value: Any) -> None:
 @pytest.mark.parametrize("value", [0, "", "nan", False, -1])
 def test_other_values_are_not_missing(value: Any) -> None:
     assert not is_missing(value)
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        [3, -1],
+        ["7", "é"],
+        [True, False],
+        [0.1, 1.5],
+        [b"\xff"],
+        [("a", (1, None))],
+        [frozenset([1, "b"])],
+        ["a", 1],
+        [],
+    ],
+)
+def test_names_come_back_from_json_with_their_types(names: list[Any]) -> None:
+    record = json.loads(json.dumps(names_to_json(name_array(names))))
+    again = names_from_json(record)
+    assert again.tolist() == names
+    assert [type(name) for name in again.tolist()] == [type(name) for name in names]
+
+
+def test_names_that_json_cannot_hold_and_types_from_the_future_are_refused() -> None:
+    with pytest.raises(InvalidParameterError, match="A name of type object cannot be saved"):
+        names_to_json(name_array([object()]))
+    with pytest.raises(ResultFormatError, match="Names of unknown type 'colour'"):
+        names_from_json({"type": "colour", "values": []})
+
+
+def test_arrays_are_compared_with_nan_equal_and_masked_entries_ignored() -> None:
+    assert same_arrays(np.array([1.0, np.nan]), np.array([1.0, np.nan]))
+    assert not same_arrays(np.array([1.0]), None)
+    first, second = (np.ma.MaskedArray([hidden, 1], mask=[True, False]) for hidden in (5, 6))
+    assert same_arrays(first, second)
+    assert not same_arrays(first, np.ma.MaskedArray([5, 1], mask=[False, True]))

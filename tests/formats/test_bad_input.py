@@ -34,7 +34,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[Exception], str]] = [
         "item,who,label\n1,a,x\n",
         {},
         UnreadableFileError,
-        r"columns 'item', 'who', 'label'.*no column for annotator: name it with annotator=",
+        r"columns 'item', 'who', 'label'.*no column for annotator. Name it with annotator=",
     ),
     ("named.csv", LONG, {"label": "lab"}, UnreadableFileError, r"no column 'lab' \(for label\).*'item', 'annotator'"),
     ("text.txt", "hello world\nthis is\n", {}, UnreadableFileError, "no known format.*Known formats are.*label-studio"),
@@ -45,7 +45,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[Exception], str]] = [
         LONG,
         {"classes": ["x", "z"]},
         InvalidAnnotationsError,
-        "1 of 3 labels are not among the 2 given classes.*the first is 'y' by annotator 'b' on item 1.*Add 'y'",
+        "1 of 3 labels are not among the 2 given classes.*the first is 'y' by annotator 'b' on item 1. Unknown are 'y'. Add them to classes=",
     ),
     (
         "nan.csv",

@@ -1,5 +1,32 @@
 """Annotations: who gave which label to which item; building, checking, selecting and counting them."""
 
-from crowdprism.annotations.container import Annotations, as_annotations
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdprism.annotations.container import Annotations
+from crowdprism.errors import InvalidAnnotationsError
 
 __all__ = ["Annotations", "as_annotations"]
+
+
+def as_annotations(y: Any) -> Annotations:
+    """Accept what users pass as `y`: `Annotations`, or an items x annotators array with -1 or NaN for none.
+
+    Examples
+    --------
+    >>> as_annotations([[0, -1], [1, 1]]).n_annotations
+    3
+    """
+    if isinstance(y, Annotations):
+        return y
+    shape = np.shape(y)
+    if len(shape) != 2:
+        raise InvalidAnnotationsError(
+            f"Annotations must be an Annotations object or a 2-D array (items x annotators, -1 for none), "
+            f"not {type(y).__name__} of shape {shape}. "
+            "Build one with Annotations.from_triplets(items, annotators, labels)."
+        )
+    return Annotations.from_dense(y)

@@ -1,52 +1,135 @@
-"""How raw columns become `Annotations`: encode names, check every rule, sort."""
+"""How raw columns become `Annotations`: take any sequence, check every rule, encode names, sort."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
-from crowdprism.annotations.columns import as_column, as_numbers
 from crowdprism.annotations.names import (
     INT32_MAX,
     INT64_MAX,
     NameArray,
     encode,
     is_missing,
+    is_text_column,
     name_array,
     plain,
     positions,
 )
-from crowdprism.annotations.sorting import MANY, sort_many
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 
 if TYPE_CHECKING:
     from crowdprism.annotations.container import Annotations, Repeats
 
 INT16_MAX = np.iinfo(np.int16).max
+MAX_WHOLE_FLOAT = 2.0**63
+Names = Sequence[Hashable] | None
+ROLES = ("item", "annotator", "class")
 NO_NUMBERS: Mapping[str, None] = {"weight": None, "duration": None, "timestamp": None}
+
+
+# -- columns ----------------------------------------------------------------------------------------------------
+
+
+def as_column(values: Any) -> Any:
+    """Return a column as a one-dimensional array, a list or a polars column of text; whole floats become ints.
+
+    A column of ids with gaps is read as floats by many tools, so 7.0 means 7.
+    """
+    if isinstance(values, (str, bytes, Mapping)):
+        raise InvalidAnnotationsError(f"A column must be a sequence of names, not {type(values).__name__}.")
+    if is_text_column(values):
+        return values
+    if not hasattr(values, "__len__"):
+        values = list(values)
+    if hasattr(values, "to_numpy") and not isinstance(values, np.ndarray):
+        values = values.to_numpy()
+    if isinstance(values, list) and set(map(type, values)) == {float}:
+        values = np.array(values)
+    if not isinstance(values, np.ndarray):
+        return values
+    if values.ndim != 1:
+        raise InvalidAnnotationsError(
+            f"A column must be one-dimensional, not of shape {values.shape}. "
+            "For an items x annotators table use Annotations.from_dense."
+        )
+    if values.dtype.kind != "f" or not len(values):
+        return values
+    is_whole = np.all(values == np.floor(values)) and np.all(np.abs(values) < MAX_WHOLE_FLOAT)
+    return values.astype(np.int64) if is_whole else values
+
+
+def as_numbers(values: Any, role: str) -> NDArray[Any] | None:
+    """Return an optional numeric column as floats; timestamps may be datetimes or ISO text."""
+    if values is None:
+        return None
+    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+    if role == "timestamp" and array.dtype.kind not in "iuf":
+        return seconds_since_1970(array)
+    try:
+        return array.astype(np.float64 if role == "timestamp" else np.float32)
+    except (TypeError, ValueError) as error:
+        raise InvalidAnnotationsError(f"The {role} column is not numeric: {error}.") from error
+
+
+def seconds_since_1970(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Convert datetimes or ISO 8601 text (with or without zone) to seconds; missing becomes NaN."""
+    if values.dtype.kind == "M":
+        seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
+        return np.where(np.isnat(values), np.nan, seconds)
+    seconds = np.full(len(values), np.nan)
+    broken: list[int] = []
+    for row, value in enumerate(values.tolist()):
+        try:
+            seconds[row] = moment_in_seconds(value)
+        except ValueError:
+            broken.append(row)
+    if broken:
+        raise InvalidAnnotationsError(
+            f"{len(broken)} of {len(values)} timestamps are neither numbers nor ISO 8601 dates; the first is "
+            f"{plain(values[broken[0]])!r} in row {broken[0]}. Correct them or leave the column out."
+        )
+    return seconds
+
+
+def moment_in_seconds(value: Any) -> float:
+    """Seconds since 1970 of a number, a datetime or ISO 8601 text; without zone it is UTC. NaN where missing."""
+    if is_missing(value) or value == "":
+        return float("nan")
+    if isinstance(value, (int, float)):
+        return float(value)
+    if isinstance(value, datetime):
+        moment = value
+    else:
+        text = str(value).strip().replace(" UTC", "+00:00")
+        try:
+            return float(text)
+        except ValueError:
+            moment = datetime.fromisoformat(text)
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+# -- building ---------------------------------------------------------------------------------------------------
 
 
 def build(
     cls: type[Annotations],
-    items: Any,
-    annotators: Any,
-    labels: Any,
+    columns: Mapping[str, Any],  # raw item, annotator and label
     *,
-    classes: Any,
-    item_names: Any,
-    annotator_names: Any,
-    extras: Mapping[str, Any],
+    names: Mapping[str, Names],  # by the same roles: the names wanted, or None
+    numbers: Mapping[str, Any],
     gold: Mapping[Any, Any] | None,
     repeats: Repeats,
 ) -> Annotations:
     """Do the work of `Annotations.from_triplets`."""
     require_known_repeats(repeats)
-    columns = {"item": as_column(items), "annotator": as_column(annotators), "label": as_column(labels)}
-    numbers = {name: as_numbers(values, name) for name, values in extras.items()}
+    columns = {role: as_column(values) for role, values in columns.items()}
+    numbers = {role: as_numbers(values, role) for role, values in numbers.items()}
     checks.require([checks.check_lengths({**columns, **numbers})])
     checks.require([checks.check_any(len(columns["label"]))])
     checks.require(
@@ -54,59 +137,72 @@ def build(
         for role, values in columns.items()
         for rule in (checks.check_present, checks.check_hashable, checks.check_one_type)
     )
-    wanted = {"item": item_names, "annotator": annotator_names, "label": classes}
-    named = {role: name_codes(values, wanted[role], role) for role, values in columns.items()}
-    if gold is not None and classes is None:
-        named["label"] = with_gold_classes(*named["label"], gold)
-    checks.require(breach for _, _, breach in named.values())
+    items, item, item_breach = name_codes(columns["item"], names["item"], "item")
+    annotators, annotator, annotator_breach = name_codes(columns["annotator"], names["annotator"], "annotator")
+    classes, label, label_breach = name_codes(columns["label"], names["label"], "label")
+    if gold is not None and names["label"] is None:
+        classes, label = with_gold_classes(classes, label, gold)
+    checks.require([item_breach, annotator_breach, label_breach])
     return assemble(
         cls,
-        names=(named["item"][0], named["annotator"][0], named["label"][0]),
-        codes=(named["item"][1], named["annotator"][1], named["label"][1]),
+        names=(items, annotators, classes),
+        codes=(item, annotator, label),
         numbers=numbers,
         gold=gold,
         repeats=repeats,
     )
 
 
-def build_from_codes(
-    cls: type[Annotations],
-    labels: Any,
-    *,
-    classes: Any,
-    names: tuple[NameArray, NameArray],
-    codes: tuple[NDArray[Any], NDArray[Any]],
-    repeats: Repeats,
-) -> Annotations:
-    """Build where items and annotators are known by position already and only the labels are raw."""
-    labels = as_column(labels)
-    checks.require([checks.check_any(len(labels)), checks.check_distinct(names[0], "item")])
-    checks.require([checks.check_distinct(names[1], "annotator")])
-    checks.require([checks.check_hashable(labels, "label"), checks.check_one_type(labels, "label")])
-    class_names, label, breach = name_codes(labels, classes, "label")
-    checks.require([breach])
-    return assemble(
-        cls, names=(*names, class_names), codes=(*codes, label), numbers=NO_NUMBERS, gold=None, repeats=repeats
+def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tuple[Names, Names, Names]) -> Annotations:
+    """Do the work of `Annotations.from_dense`; names are those wanted for items, annotators and classes."""
+    item, annotator, labels, shape = triplets_of_dense(table, missing)
+    items = name_array(range(shape[0]) if names[0] is None else names[0])
+    annotators = name_array(range(shape[1]) if names[1] is None else names[1])
+    checks.require(
+        [
+            checks.check_lengths({"rows of the table": range(shape[0]), "item_names": items}),
+            checks.check_lengths({"columns of the table": range(shape[1]), "annotator_names": annotators}),
+        ]
     )
+    labels = as_column(labels)
+    checks.require([checks.check_any(len(labels)), checks.check_distinct(items, "item")])
+    checks.require([checks.check_distinct(annotators, "annotator")])
+    checks.require([checks.check_hashable(labels, "label"), checks.check_one_type(labels, "label")])
+    classes, label, breach = name_codes(labels, names[2], "label")
+    checks.require([breach])
+    return assemble(cls, names=(items, annotators, classes), codes=(item, annotator, label))
 
 
 def require_known_repeats(repeats: str) -> None:
     """Stop at a misspelt choice."""
     if repeats not in ("keep", "last", "error"):
-        raise InvalidParameterError(f'repeats must be "keep", "last" or "error", not {repeats!r}.')
+        raise InvalidParameterError(f'repeats must be "keep", "last" or "error", not {repeats!r}.', parameter="repeats")
+
+
+def name_codes(values: Any, wanted: Any, role: str) -> tuple[NameArray, NDArray[Any], checks.Breach | None]:
+    """Return names, codes and the breach if a value is not among the wanted names."""
+    present, codes = encode(values)
+    if wanted is None:
+        return present, codes, None
+    names = name_array(wanted)
+    checks.require([checks.check_distinct(names, role)])
+    place = positions(names, present)
+    if not np.array_equal(place, np.arange(len(place))):
+        codes = place[codes]
+    return names, codes, checks.check_known(codes, values, names, role)
 
 
 def assemble(
     cls: type[Annotations],
     *,
-    names: tuple[NameArray, NameArray, NameArray],
-    codes: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],
-    numbers: Mapping[str, NDArray[Any] | None],
-    gold: Mapping[Any, Any] | None,
-    repeats: Repeats,
+    names: tuple[NameArray, NameArray, NameArray],  # items, annotators, classes
+    codes: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],  # (annotation,) each: item, annotator, label
+    numbers: Mapping[str, NDArray[Any] | None] = NO_NUMBERS,
+    gold: Mapping[Any, Any] | None = None,
+    repeats: Repeats = "keep",
     frame_kind: str = "polars",
 ) -> Annotations:
-    """Sort codes into the container's order. Names and codes are (item, annotator, label)."""
+    """Sort codes into the container's order."""
     items, annotators, classes = names
     item, annotator, label = codes
     checks.require(
@@ -122,13 +218,19 @@ def assemble(
         kept = last_of_repeats(item, annotator, numbers["timestamp"])
         item, annotator, label = item[kept], annotator[kept], label[kept]
         numbers = {name: None if values is None else values[kept] for name, values in numbers.items()}
-    start, annotator, label, numbers = in_container_order(
-        item, annotator, label, numbers, (len(items), len(annotators), len(classes))
-    )
+    start = np.zeros(len(items) + 1, dtype=np.int32 if len(item) <= INT32_MAX else np.int64)
+    np.cumsum(np.bincount(item, minlength=len(items)), out=start[1:])
+    present = [values for values in numbers.values() if values is not None]
+    if not present and len(items) * len(annotators) * len(classes) <= INT64_MAX:
+        annotator, label = sort_as_one_number(item, annotator, label, len(annotators), len(classes))
+    else:
+        order = np.lexsort([*present, label, annotator, item])
+        annotator, label = annotator[order], label[order]
+        numbers = {name: None if values is None else values[order] for name, values in numbers.items()}
     return cls(
         start,
-        annotator,
-        label,
+        annotator.astype(np.int32, copy=False),
+        label.astype(label_dtype(len(classes)), copy=False),
         items,
         annotators,
         classes,
@@ -138,43 +240,22 @@ def assemble(
     )
 
 
-ROLES = ("item", "annotator", "class")
+def sort_as_one_number(
+    item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any], n_annotators: int, n_classes: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return annotator and label sorted by item, annotator, label.
 
-
-def in_container_order(
-    item: NDArray[Any],
-    annotator: NDArray[Any],
-    label: NDArray[Any],
-    numbers: Mapping[str, NDArray[Any] | None],
-    sizes: tuple[int, int, int],
-) -> tuple[NDArray[Any], NDArray[np.int32], NDArray[Any], dict[str, Any]]:
-    """Sort by item, annotator, label and then the numbers; return item_start and the sorted columns."""
-    n_items, n_annotators, n_classes = sizes
-    present = {name: values for name, values in numbers.items() if values is not None}
-    dtype = label_dtype(n_classes)
-    one_number = n_items * n_annotators * n_classes <= INT64_MAX
-    if not present and not one_number and len(item) >= MANY:
-        ranks = {"item_rank": n_items, "annotator_rank": n_annotators, "label_rank": n_classes}
-        ranked = {name: np.arange(size, dtype=np.int32) for name, size in ranks.items()}
-        start, annotator, label = sort_many(item, annotator, label, label_dtype=dtype, **ranked)
-        return start, annotator, label, dict(numbers)
-    start = np.zeros(n_items + 1, dtype=np.int32 if len(item) <= INT32_MAX else np.int64)
-    np.cumsum(np.bincount(item, minlength=n_items), out=start[1:])
-    if not present and one_number:
-        # One number per triplet sorts several times faster than three columns, and gives the columns back. At 10^7
-        # rows it is no slower than `sort_many` and needs neither numba nor as much memory.
-        key = item.astype(np.int64)
-        for size, codes in ((n_annotators, annotator), (n_classes, label)):
-            key *= size
-            key += codes
-        key.sort()
-        sorted_label = (key % n_classes).astype(dtype)
-        key //= n_classes
-        key %= n_annotators
-        return start, key.astype(np.int32), sorted_label, dict(numbers)
-    order = np.lexsort([*present.values(), label, annotator, item])
-    sorted_numbers = {name: None if values is None else values[order] for name, values in numbers.items()}
-    return start, annotator[order].astype(np.int32), label[order].astype(dtype), sorted_numbers
+    One number per triplet sorts several times faster than three columns, and gives the columns back.
+    """
+    key = item.astype(np.int64)
+    for size, codes in ((n_annotators, annotator), (n_classes, label)):
+        key *= size
+        key += codes
+    key.sort()
+    sorted_label = key % n_classes
+    key //= n_classes
+    key %= n_annotators
+    return key, sorted_label
 
 
 def label_dtype(n_classes: int) -> type[np.signedinteger[Any]]:
@@ -182,29 +263,25 @@ def label_dtype(n_classes: int) -> type[np.signedinteger[Any]]:
     return np.int16 if n_classes <= INT16_MAX else np.int32
 
 
-def name_codes(values: Any, wanted: Any, role: str) -> tuple[NameArray, NDArray[np.int64], checks.Breach | None]:
-    """Return names, codes and the breach if a value is not among the wanted names."""
-    if wanted is None:
-        names, codes = encode(values)
-        return names, codes, None
-    names = name_array(wanted)
-    checks.require([checks.check_distinct(names, role)])
-    present, codes = encode(values)
-    place = positions(names, present)
-    if not np.array_equal(place, np.arange(len(place))):
-        codes = place[codes]
-    return names, codes, checks.check_known(codes, values, names, role)
+def last_of_repeats(item: NDArray[Any], annotator: NDArray[Any], timestamp: NDArray[Any] | None) -> NDArray[np.int64]:
+    """Return the rows that are the last of their (item, annotator) pair, by timestamp and then by row."""
+    rows = np.arange(len(item))
+    when = rows if timestamp is None else np.where(np.isnan(timestamp), -np.inf, timestamp)
+    order = np.lexsort([rows, when, annotator, item])
+    pair_changes = (np.diff(item[order]) != 0) | (np.diff(annotator[order]) != 0)
+    return np.sort(order[np.append(pair_changes, True)])
 
 
-def with_gold_classes(
-    names: NameArray, codes: NDArray[np.int64], breach: checks.Breach | None, gold: Mapping[Any, Any]
-) -> tuple[NameArray, NDArray[np.int64], checks.Breach | None]:
+# -- gold -------------------------------------------------------------------------------------------------------
+
+
+def with_gold_classes(names: NameArray, codes: NDArray[Any], gold: Mapping[Any, Any]) -> tuple[NameArray, NDArray[Any]]:
     """Add classes that occur only as gold, so that a class nobody chose is still a class."""
     extra = {plain(label) for label in gold.values()} - set(names.tolist())
     if not extra:
-        return names, codes, breach
+        return names, codes
     everything, place = encode([*names.tolist(), *extra])
-    return everything, place[: len(names)][codes], breach
+    return everything, place[: len(names)][codes]
 
 
 def gold_codes(gold: Mapping[Any, Any], items: NameArray, classes: NameArray) -> np.ma.MaskedArray[Any, Any]:
@@ -213,10 +290,11 @@ def gold_codes(gold: Mapping[Any, Any], items: NameArray, classes: NameArray) ->
     labels = positions(classes, list(named.values()))
     checks.require([checks.check_known(labels, list(named.values()), classes, "gold label")])
     place = positions(items, list(named))
+    found = place >= 0
     codes = np.zeros(len(items), dtype=label_dtype(len(classes)))
     unknown = np.ones(len(items), dtype=bool)
-    codes[place[place >= 0]] = labels[place >= 0]
-    unknown[place[place >= 0]] = False
+    codes[place[found]] = labels[found]
+    unknown[place[found]] = False
     return np.ma.MaskedArray(codes, mask=unknown)
 
 
@@ -245,18 +323,10 @@ def gold_by_item(items: Any, gold: Any) -> dict[Any, Any]:
 
 def rows_of(values: Any, rows: NDArray[Any]) -> Any:
     """Pick rows of a column, whatever holds it."""
-    if isinstance(values, list):
-        return [values[row] for row in rows]
-    return values[rows]
+    return [values[row] for row in rows] if isinstance(values, list) else values[rows]
 
 
-def last_of_repeats(item: NDArray[Any], annotator: NDArray[Any], timestamp: NDArray[Any] | None) -> NDArray[np.int64]:
-    """Return the rows that are the last of their (item, annotator) pair, by timestamp and then by row."""
-    rows = np.arange(len(item))
-    when = rows if timestamp is None else np.where(np.isnan(timestamp), -np.inf, timestamp)
-    order = np.lexsort([rows, when, annotator, item])
-    pair_changes = (np.diff(item[order]) != 0) | (np.diff(annotator[order]) != 0)
-    return np.sort(order[np.append(pair_changes, True)])
+# -- dense tables -----------------------------------------------------------------------------------------------
 
 
 def triplets_of_dense(table: Any, missing: Any) -> tuple[NDArray[Any], NDArray[Any], Any, tuple[int, int]]:

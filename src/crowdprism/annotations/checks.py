@@ -27,7 +27,7 @@ class Breach:
     remedy: str
 
     def __str__(self) -> str:
-        return f"{self.problem} {self.remedy}"
+        return str(InvalidAnnotationsError(self.problem, remedy=self.remedy))
 
 
 def require(breaches: Iterable[Breach | None], where: str = "") -> None:
@@ -37,7 +37,7 @@ def require(breaches: Iterable[Breach | None], where: str = "") -> None:
         return
     prefix = f"{where}: " if where else ""
     if len(found) == 1:
-        raise InvalidAnnotationsError(f"{prefix}{found[0]}")
+        raise InvalidAnnotationsError(f"{prefix}{found[0].problem}", remedy=found[0].remedy)
     lines = "\n".join(f"  - {breach}" for breach in found)
     raise InvalidAnnotationsError(f"{prefix}{len(found)} problems:\n{lines}")
 
@@ -148,8 +148,8 @@ def check_known(codes: np.ndarray, values: Sequence[Any] | NameArray, known: Nam
         return None
     return Breach(
         f"{len(rows)} of {len(values)} {role}s are not among the {len(known)} given; "
-        f"the first is {plain(values[rows[0]])!r} in row {rows[0]}.",
-        f"Given were {some(known.tolist())}. Extend that list or correct the {role}s.",
+        f"the first is {plain(values[rows[0]])!r} in row {rows[0]}. Given were {some(known.tolist())}.",
+        f"Extend that list or correct the {role}s.",
     )
 
 
@@ -159,7 +159,7 @@ def check_two_classes(classes: NameArray) -> Breach | None:
         return None
     return Breach(
         f"There is only one class: {some(classes.tolist())}.",
-        "Pass classes=[...] with every class that annotators could choose.",
+        "List every class that annotators could choose with {classes}",
     )
 
 
@@ -213,5 +213,5 @@ def check_no_repeats(item: np.ndarray, annotator: np.ndarray, items: NameArray, 
     return Breach(
         f"{len(repeated)} annotations repeat an annotator on the same item; the first is "
         f"annotator {plain(annotators[annotator[row]])!r} on item {plain(items[item[row]])!r} in row {row}.",
-        'Pass repeats="keep" to count each, or repeats="last" to keep the last.',
+        "Pass {repeats:'keep'} to count each, or {repeats:'last'} to keep the last.",
     )

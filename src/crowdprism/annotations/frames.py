@@ -1,20 +1,47 @@
-"""Data frames at the border: pandas, polars and pyarrow in and out, through narwhals."""
+"""Tables at the border: pandas, polars and pyarrow frames in and out (through narwhals), dense and CSR tables out."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import date, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import narwhals as nw
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdprism.annotations.building import gold_by_item
+from crowdprism.annotations.names import plain
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, MissingDependencyError
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+    from crowdprism.annotations.container import Annotations
 
 FRAME_KINDS = ("polars", "pandas", "pyarrow")
 # What every kind of frame has a column type for; other names (tuples, uuids, ...) are written as text.
 PLAIN_NAMES = (str, int, float, bool, bytes, date, datetime, timedelta, Decimal)
+
+
+def build_from_frame(
+    cls: type[Annotations], frame: Any, roles: Mapping[str, str | None], *, classes: Any, repeats: Any
+) -> Annotations:
+    """Do the work of `Annotations.from_frame`; `roles` names the column of each role."""
+    columns, kind = columns_of_frame(frame, roles)
+    gold = columns.pop("gold", None)
+    items, annotators, labels = (columns.pop(role) for role in ("item", "annotator", "label"))
+    built = cls.from_triplets(
+        items,
+        annotators,
+        labels,
+        classes=classes,
+        gold=None if gold is None else gold_by_item(items, gold),
+        repeats=repeats,
+        **columns,
+    )
+    return replace(built, frame_kind=kind)
 
 
 def columns_of_frame(frame: Any, roles: Mapping[str, str | None]) -> tuple[dict[str, Any], str]:
@@ -22,6 +49,8 @@ def columns_of_frame(frame: Any, roles: Mapping[str, str | None]) -> tuple[dict[
 
     Missing cells become None (never NaN floats standing for ints).
     """
+    import narwhals as nw
+
     try:
         table = nw.from_native(frame, eager_only=True)
     except TypeError as error:
@@ -41,6 +70,8 @@ def columns_of_frame(frame: Any, roles: Mapping[str, str | None]) -> tuple[dict[
 
 def column_values(series: nw.Series[Any]) -> Any:
     """Return numbers as a NumPy array, text as a polars column, anything else as a list with None for missing."""
+    import narwhals as nw
+
     if series.dtype in (nw.String, nw.Categorical, nw.Enum):
         return text_column(series)
     if (series.dtype.is_numeric() or series.dtype == nw.Datetime) and not series.null_count():
@@ -63,8 +94,18 @@ def text_column(series: nw.Series[Any]) -> Any:
         return series.to_list()
 
 
+def long_frame(annotations: Annotations, kind: str) -> Any:
+    """Do the work of `Annotations.to_frame`."""
+    a = annotations
+    columns = {"item": a.items[a.item], "annotator": a.annotators[a.annotator], "label": a.classes[a.label]}
+    numbers = {"weight": a.weight, "duration": a.duration, "timestamp": a.timestamp}
+    return frame_of_columns(columns | {name: values for name, values in numbers.items() if values is not None}, kind)
+
+
 def frame_of_columns(columns: Mapping[str, Any], kind: str) -> Any:
     """Build a frame of the asked kind from arrays; names that frames have no type for become text."""
+    import narwhals as nw
+
     if kind not in FRAME_KINDS:
         raise InvalidParameterError(f"Unknown kind of data frame {kind!r}; known are {', '.join(FRAME_KINDS)}.")
     lists = {name: frame_values(np.asarray(values), kind) for name, values in columns.items()}
@@ -82,3 +123,25 @@ def frame_values(values: np.ndarray, kind: str) -> Any:
     if kind == "pandas" or all(issubclass(found, PLAIN_NAMES) for found in set(map(type, listed))):
         return listed
     return [name if isinstance(name, str) else str(name) for name in listed]
+
+
+def dense_table(annotations: Annotations, missing: int) -> NDArray[Any]:
+    """Do the work of `Annotations.to_dense`."""
+    if 0 <= missing < annotations.n_classes:
+        raise InvalidParameterError(
+            f"missing={missing} is also the code of class {plain(annotations.classes[missing])!r}. Choose another."
+        )
+    table = np.full((annotations.n_items, annotations.n_annotators), missing, dtype=annotations.label.dtype)
+    table[annotations.item, annotations.annotator] = annotations.label
+    return table
+
+
+def csr_table(annotations: Annotations) -> Any:
+    """Do the work of `Annotations.to_csr`."""
+    from scipy.sparse import csr_array
+
+    last = np.ones(annotations.n_annotations, dtype=bool)
+    last[:-1] = (np.diff(annotations.item) != 0) | (np.diff(annotations.annotator) != 0)
+    a = annotations if last.all() else annotations.select(last)
+    parts = (a.label.copy(), a.annotator.copy(), a.item_start.copy())  # scipy may sort in place
+    return csr_array(parts, shape=(a.n_items, a.n_annotators))

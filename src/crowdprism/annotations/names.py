@@ -1,4 +1,4 @@
-"""Names of items, annotators and classes: any hashable, kept in a stated order.
+"""Names of items, annotators and classes: any hashable, kept in a stated order, saved as JSON with their types.
 
 Names live in read-only one-dimensional arrays: int64 where every name is an `int`, object otherwise. The order
 is that of the values where they can be compared and that of their `repr` where they cannot, so it never depends
@@ -7,16 +7,25 @@ on the order of rows in a file.
 
 from __future__ import annotations
 
+import base64
+import uuid
 from collections.abc import Hashable, Iterable, Sequence
-from typing import Any
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.errors import InvalidParameterError, ResultFormatError
+
+if TYPE_CHECKING:
+    import polars as pl
+
 NameArray = NDArray[Any]
 INT32_MAX = np.iinfo(np.int32).max
 INT64_MAX = np.iinfo(np.int64).max
-MANY_TEXTS = 50_000  # from here on the way through polars is shorter
+MANY_TEXTS = 50_000  # from here on polars is quicker than a dict
 
 
 def plain(value: Any) -> Any:
@@ -71,6 +80,14 @@ def in_order(values: Iterable[Hashable]) -> list[Any]:
         return sorted(listed, key=repr)
 
 
+# -- codes ------------------------------------------------------------------------------------------------------
+
+
+def is_text_column(values: Any) -> bool:
+    """Tell whether this is a polars column of text, without importing polars."""
+    return type(values).__module__.startswith("polars") and str(values.dtype) == "String"
+
+
 def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
     """Return the distinct names in order, and for each value the position of its name.
 
@@ -79,10 +96,8 @@ def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
     >>> encode(["dog", "cat", "dog"])
     (array(['cat', 'dog'], dtype=object), array([1, 0, 1]))
     """
-    if type(values).__module__.startswith("polars"):
-        from crowdprism.annotations.text_encoding import encode_text
-
-        return encode_text(values)
+    if is_text_column(values) and len(values) >= MANY_TEXTS:
+        return _encode_text(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
         return _encode_ints(values)
     listed = values.tolist() if isinstance(values, np.ndarray) else list(values)
@@ -90,9 +105,12 @@ def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
     if kinds == {int} and _fits_int64(listed):
         return _encode_ints(np.array(listed, dtype=np.int64))
     if kinds == {str} and len(listed) >= MANY_TEXTS:
-        found = _encode_texts(listed)
-        if found is not None:
-            return found
+        import polars as pl
+
+        try:
+            return _encode_text(pl.Series(listed, dtype=pl.String))
+        except (UnicodeError, TypeError, pl.exceptions.PolarsError):
+            pass  # a lone surrogate, which polars cannot hold
     if any(issubclass(kind, np.generic) for kind in kinds):
         listed = [plain(value) for value in listed]
     position: dict[Any, int] = {}
@@ -102,19 +120,20 @@ def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
     ordered = in_order(position)
     rank = np.empty(len(ordered), dtype=np.int64)
     rank[[position[name] for name in ordered]] = np.arange(len(ordered))
-    return name_array(ordered), rank[codes] if len(listed) else codes
+    return name_array(ordered), rank[codes]
 
 
-def _encode_texts(values: list[str]) -> tuple[NameArray, NDArray[Any]] | None:
-    """Encode many texts outside the interpreter; None where a text is no valid Unicode (a lone surrogate)."""
+def _encode_text(column: pl.Series) -> tuple[NameArray, NDArray[np.int32]]:
+    """Encode many texts. Polars orders text by its UTF-8 bytes, which is Python's order by code points."""
     import polars as pl
 
-    from crowdprism.annotations.text_encoding import encode_text
-
-    try:
-        return encode_text(pl.Series(values, dtype=pl.String))
-    except (UnicodeError, TypeError, pl.exceptions.PolarsError):
-        return None
+    names = column.unique().sort()
+    coded = pl.DataFrame({"name": names, "code": np.arange(len(names), dtype=np.int32)})
+    codes = pl.DataFrame({"name": column}).join(coded, on="name", how="left", maintain_order="left")["code"].to_numpy()
+    array = np.empty(len(names), dtype=object)
+    array[:] = names.to_list()
+    array.flags.writeable = False
+    return array, codes
 
 
 def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
@@ -150,8 +169,77 @@ def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]
 
 def same_names(first: NameArray, second: NameArray) -> bool:
     """Tell whether two name arrays hold equal names in the same order."""
-    if first is second:
-        return True
-    if len(first) != len(second):
-        return False
-    return bool(first.tolist() == second.tolist())
+    return first is second or (len(first) == len(second) and bool(first.tolist() == second.tolist()))
+
+
+def same_arrays(first: Any, second: Any) -> bool:
+    """Tell whether two optional arrays, masked ones included, are equal; NaN equals NaN."""
+    if first is None or second is None:
+        return first is second
+    if isinstance(first, np.ma.MaskedArray):
+        masks = np.ma.getmaskarray(first), np.ma.getmaskarray(second)
+        return np.array_equal(*masks) and np.array_equal(first.compressed(), second.compressed())
+    return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------
+
+# How each type of name is written and read back: an id 7 stays an int and "7" stays text. No pickle.
+_STORED: dict[type, tuple[str, Any, Any]] = {
+    int: ("int", int, int),
+    str: ("str", str, str),
+    bool: ("bool", bool, bool),
+    float: ("float", float.hex, float.fromhex),
+    bytes: ("bytes", lambda name: base64.b64encode(name).decode(), base64.b64decode),
+    uuid.UUID: ("uuid", str, uuid.UUID),
+    Decimal: ("decimal", str, Decimal),
+    datetime: ("datetime", datetime.isoformat, datetime.fromisoformat),
+    date: ("date", date.isoformat, date.fromisoformat),
+    tuple: ("tuple", lambda name: [_tagged(part) for part in name], lambda parts: tuple(_untagged(parts))),
+    frozenset: (
+        "frozenset",
+        lambda name: sorted((_tagged(part) for part in name), key=repr),
+        lambda parts: frozenset(_untagged(parts)),
+    ),
+    type(None): ("none", lambda name: None, lambda stored: None),
+}
+_READERS = {kind: read for kind, _, read in _STORED.values()}
+
+
+def _tagged(name: Any) -> list[Any]:
+    if type(name) not in _STORED:
+        raise InvalidParameterError(
+            f"A name of type {type(name).__name__} cannot be saved: {name!r}. "
+            f"Use {', '.join(sorted(_READERS))} as names."
+        )
+    kind, write, _ = _STORED[type(name)]
+    return [kind, write(name)]
+
+
+def _untagged(parts: Iterable[Any]) -> list[Any]:
+    return [_READERS[kind](stored) for kind, stored in parts]
+
+
+def names_to_json(names: NameArray) -> dict[str, Any]:
+    """Return `{"type": ..., "values": [...]}` for names of one type, with type "mixed" and tagged values otherwise."""
+    tagged = [_tagged(name) for name in names.tolist()]
+    kinds = {kind for kind, _ in tagged}
+    if len(kinds) == 1:
+        return {"type": kinds.pop(), "values": [stored for _, stored in tagged]}
+    return {"type": "mixed", "values": tagged}
+
+
+def names_from_json(record: dict[str, Any]) -> NameArray:
+    """Read what `names_to_json` wrote.
+
+    Examples
+    --------
+    >>> names_from_json(names_to_json(name_array([("a", 1), ("b", 2)]))).tolist()
+    [('a', 1), ('b', 2)]
+    """
+    kind = record["type"]
+    if kind == "mixed":
+        return name_array(_untagged(record["values"]))
+    if kind not in _READERS:
+        raise ResultFormatError(f"Names of unknown type {kind!r}. Upgrade crowdprism to read them.")
+    return name_array([_READERS[kind](stored) for stored in record["values"]])

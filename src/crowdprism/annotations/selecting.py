@@ -1,9 +1,10 @@
-"""Annotations brought into the order of other ids, and several put together."""
+"""Parts of annotations, other orders of names, and several containers put together."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,14 +13,109 @@ from numpy.typing import NDArray
 from crowdprism.annotations import checks
 from crowdprism.annotations.building import NO_NUMBERS, assemble, gold_by_item
 from crowdprism.annotations.names import NameArray, name_array, positions, same_names
-from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, some
+from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, InvalidParameterError, some
+from crowdprism.seeding import stream
 
 if TYPE_CHECKING:
     from crowdprism.annotations.container import Annotations
 
 
-def aligned_to(annotations: Annotations, ids: NameArray) -> Annotations:
+# -- parts ------------------------------------------------------------------------------------------------------
+
+
+def item_positions(index: Any, n_items: int) -> NDArray[np.int64]:
+    """Positions of the items that an index (int, slice, mask or array of positions) selects."""
+    if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
+        index = index[0]  # scikit-learn selects rows of any array as y[rows, ...]
+    if isinstance(index, slice):
+        return np.arange(n_items)[index]
+    if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
+        if not -n_items <= index < n_items:
+            raise IndexError(f"Item {index} is out of range: there are {n_items} items.")
+        return np.array([index % n_items])
+    chosen = np.asarray(index)
+    if chosen.ndim != 1:
+        raise IndexError(f"Items are selected by one-dimensional arrays, not by shape {chosen.shape}.")
+    if chosen.dtype == bool:
+        if len(chosen) != n_items:
+            raise IndexError(f"The mask has {len(chosen)} entries but there are {n_items} items.")
+        return np.flatnonzero(chosen)
+    if len(chosen) == 0:
+        return np.empty(0, dtype=np.int64)
+    if chosen.dtype.kind not in "iu":
+        raise IndexError(f"Items are selected by whole numbers or a mask, not by {chosen.dtype}.")
+    outside = np.flatnonzero((chosen < -n_items) | (chosen >= n_items))
+    if len(outside):
+        raise IndexError(
+            f"{len(outside)} positions are out of range, the first is {chosen[outside[0]]}: there are {n_items} items."
+        )
+    return np.where(chosen < 0, chosen + n_items, chosen)
+
+
+def at_items(annotations: Annotations, chosen: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Annotations:
+    """The items at the positions `chosen`; where the mask `present` is false, an item without annotations or gold."""
+    counts = annotations.item_start[chosen + 1] - annotations.item_start[chosen]
+    gold = None if annotations.gold is None else annotations.gold[chosen]
+    if present is not None:
+        counts = np.where(present, counts, 0)
+        if gold is not None:
+            gold[~present] = np.ma.masked
+    start = np.zeros(len(chosen) + 1, dtype=annotations.item_start.dtype)
+    np.cumsum(counts, out=start[1:])
+    rows = np.arange(start[-1]) + np.repeat(annotations.item_start[chosen] - start[:-1], counts)
+    return at_rows(annotations, rows, start, items=annotations.items[chosen], gold=gold)
+
+
+def at_rows(annotations: Annotations, rows: NDArray[Any], start: NDArray[Any], **changes: Any) -> Annotations:
+    """The annotations at `rows`, already grouped by item; `start` is their `item_start`."""
+    present = {name: getattr(annotations, name) for name in ("annotator", "label", *NO_NUMBERS)}
+    taken = {name: values[rows] for name, values in present.items() if values is not None}
+    return replace(annotations, item_start=start, **taken, **changes)
+
+
+def where(annotations: Annotations, keep: NDArray[np.bool_]) -> Annotations:
+    """Do the work of `Annotations.select`."""
+    if keep.dtype != bool or keep.shape != (annotations.n_annotations,):
+        raise InvalidParameterError(
+            f"select takes a mask of {annotations.n_annotations} truth values, one per annotation, not "
+            f"{keep.dtype} of shape {keep.shape}."
+        )
+    before = np.zeros(annotations.n_annotations + 1, dtype=annotations.item_start.dtype)
+    np.cumsum(keep, out=before[1:])
+    return at_rows(annotations, np.flatnonzero(keep), before[annotations.item_start])
+
+
+def without_annotators(annotations: Annotations, names: Sequence[Hashable]) -> Annotations:
+    """Do the work of `Annotations.drop_annotators`."""
+    dropped = positions(annotations.annotators, names)
+    unknown = [name for name, place in zip(names, dropped, strict=True) if place < 0]
+    if unknown:
+        raise InvalidParameterError(
+            f"{len(unknown)} of {len(names)} names are not annotators: {some(unknown)}. "
+            f"Annotators are {some(annotations.annotators.tolist())}."
+        )
+    stays = np.ones(annotations.n_annotators, dtype=bool)
+    stays[dropped] = False
+    kept = where(annotations, stays[annotations.annotator])
+    new_code = (np.cumsum(stays) - 1).astype(np.int32)
+    return replace(kept, annotator=new_code[kept.annotator], annotators=name_array(annotations.annotators[stays]))
+
+
+def held_out_mask(n_annotations: int, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """(n_annotations,) true for a random share of the annotations."""
+    if not 0 < fraction < 1:
+        raise InvalidParameterError(f"The fraction held out must be between 0 and 1, not {fraction}.")
+    held_out = np.zeros(n_annotations, dtype=bool)
+    held_out[stream(seed, "split_annotations").permutation(n_annotations)[: round(fraction * n_annotations)]] = True
+    return held_out
+
+
+# -- other orders of names --------------------------------------------------------------------------------------
+
+
+def aligned_to(annotations: Annotations, ids: Iterable[Hashable]) -> Annotations:
     """Do the work of `Annotations.align_items`."""
+    ids = name_array(ids)
     checks.require([checks.check_distinct(ids, "id")])
     place = positions(annotations.items, ids)
     found = place >= 0
@@ -40,16 +136,41 @@ def aligned_to(annotations: Annotations, ids: NameArray) -> Annotations:
             AlignmentWarning,
             stacklevel=3,
         )
-    order = np.where(found, place, 0)  # where not found, any item serves: it lends no annotation
-    counts = np.where(found, annotations.labels_per_item[order], 0)
-    start = np.zeros(len(ids) + 1, dtype=annotations.item_start.dtype)
-    np.cumsum(counts, out=start[1:])
-    rows = np.arange(start[-1]) + np.repeat(annotations.item_start[order] - start[:-1], counts)
-    gold = None
-    if annotations.gold is not None:
-        gold = annotations.gold[order]
-        gold[~found] = np.ma.masked
-    return annotations._take(rows, start, ids, gold)
+    return replace(at_items(annotations, np.where(found, place, 0), present=found), items=ids)
+
+
+def reindexed(annotations: Annotations, items: Any, annotators: Any, classes: Any) -> Annotations:
+    """Do the work of `Annotations.reindexed`."""
+    a = annotations
+    names: list[NameArray] = []
+    codes: list[NDArray[Any]] = []
+    breaches: list[checks.Breach | None] = []
+    for role, old, code, wanted in (
+        ("item", a.items, a.item, items),
+        ("annotator", a.annotators, a.annotator, annotators),
+        ("label", a.classes, a.label, classes),
+    ):
+        names.append(old if wanted is None else name_array(wanted))
+        checks.require([checks.check_distinct(names[-1], role)])
+        codes.append(recoded(code, old, names[-1]))
+        breaches.append(checks.check_known(codes[-1], old[code], names[-1], role))
+    checks.require(breaches)
+    return assemble(
+        type(a),
+        names=(names[0], names[1], names[2]),
+        codes=(codes[0], codes[1], codes[2]),
+        numbers={name: getattr(a, name) for name in NO_NUMBERS},
+        gold=None if a.gold is None else a.gold_by_name(),
+        frame_kind=a.frame_kind,
+    )
+
+
+def recoded(codes: NDArray[Any], names: NameArray, others: NameArray) -> NDArray[Any]:
+    """Codes into `names` as codes into other names; -1 where a name is not among those."""
+    return codes if same_names(names, others) else positions(others, names)[codes]
+
+
+# -- several put together ---------------------------------------------------------------------------------------
 
 
 def concatenated(parts: Sequence[Annotations]) -> Annotations:
@@ -66,23 +187,17 @@ def concatenated(parts: Sequence[Annotations]) -> Annotations:
         else np.concatenate([number_or_default(part, name) for part in parts])
         for name in NO_NUMBERS
     }
-    gold = None
-    if any(part.gold is not None for part in parts):
-        gold = merged_gold(parts)
+    known = [part.gold_by_name() for part in parts]
     return assemble(
         type(parts[0]),
         names=(items, annotators, classes),
         codes=(item, annotator, label),
         numbers=numbers,
-        gold=gold,
-        repeats="keep",
+        gold=None
+        if all(part.gold is None for part in parts)
+        else gold_by_item([item for gold in known for item in gold], [one for gold in known for one in gold.values()]),
         frame_kind=parts[0].frame_kind,
     )
-
-
-def recoded(codes: NDArray[Any], names: NameArray, union: NameArray) -> NDArray[Any]:
-    """Codes into `names` as codes into the union."""
-    return codes if same_names(names, union) else positions(union, names)[codes]
 
 
 def merged_names(vocabularies: Sequence[NameArray], role: str) -> NameArray:
@@ -102,15 +217,3 @@ def number_or_default(part: Annotations, name: str) -> NDArray[Any]:
         return values
     kind = np.float64 if name == "timestamp" else np.float32
     return np.full(part.n_annotations, 1.0 if name == "weight" else np.nan, dtype=kind)
-
-
-def merged_gold(parts: Sequence[Annotations]) -> dict[Any, Any]:
-    """Gold of all parts by item name; two different golds for an item are an error."""
-    items: list[Any] = []
-    labels: list[Any] = []
-    for part in parts:
-        if part.gold is not None:
-            known = ~np.ma.getmaskarray(part.gold)
-            items.extend(part.items[known].tolist())
-            labels.extend(part.classes[np.asarray(part.gold[known])].tolist())
-    return gold_by_item(items, labels)

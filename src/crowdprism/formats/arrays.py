@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.name_storage import names_from_json
+from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations, ReadingOptions
@@ -81,8 +81,8 @@ def not_found(document: Document, loaded: dict[str, Any]) -> UnreadableFileError
     """Say which arrays are there."""
     there = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in loaded.items())
     return UnreadableFileError(
-        f"{document.name} holds neither a matrix of labels nor item, annotator and label arrays; it has {there}. "
-        "Name the matrix with label=..., or the three arrays with item=..., annotator=..., label=..."
+        f"{document.name} holds neither a matrix of labels nor item, annotator and label arrays; it has {there}.",
+        remedy="Name the matrix with {label}, or the three arrays with {item}, {annotator}, {label}",
     )
 
 

@@ -16,14 +16,12 @@ from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import detect as registry
-from crowdprism.formats.documents import Document
 from crowdprism.formats.files import FoundFile, find_files, open_documents
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, merged, type_text
 from crowdprism.formats.reading_report import ReadingReport
-from crowdprism.formats.tables import NAMED_LAYOUTS, REQUIRED, SYNONYMS, find_columns, is_plain
+from crowdprism.formats.tables import SYNONYMS
 
 logger = logging.getLogger("crowdprism")
-LARGE_FILE_BYTES = 1 << 25  # about a million rows; below that the general reader is as quick
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
 
 
@@ -141,10 +139,6 @@ def read_annotations_with_report(
     require_options(format, options)
     require_known_repeats(repeats)
     files = find_files(source)
-    if classes is None and repeats == "keep" and len(files) == 1:
-        quick = read_quickly(files[0], format, options)
-        if quick is not None:
-            return told(*quick)
     found = read_files(files, format, options)
     raw = merged(found.parts)
     require_any(raw, found.files[0])
@@ -167,35 +161,6 @@ def told(annotations: Annotations, report: ReadingReport) -> tuple[Annotations, 
     for line in report.lines():
         logger.info(line)
     return annotations, report
-
-
-def read_quickly(file: FoundFile, format: str, options: ReadingOptions) -> tuple[Annotations, ReadingReport] | None:
-    """Read a large plain table without holding it in memory; None if it is not one."""
-    if format not in ("auto", "long", *NAMED_LAYOUTS) or file.path.stat().st_size < LARGE_FILE_BYTES:
-        return None
-    document = Document(str(file.path), path=file.path, encoding=options.encoding)
-    if document.container != "table" or len(document.sample_rows) < 2:
-        return None
-    name = registry.detect(document, options) if format == "auto" else format
-    if name not in ("long", *NAMED_LAYOUTS):
-        return None
-    columns = find_columns(document.columns, {**NAMED_LAYOUTS.get(name, {}), **options.columns})
-    columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
-    if not is_plain(document, columns, options):
-        return None
-    from crowdprism.formats.fast_tables import read_plain
-
-    annotations = read_plain(
-        file.path,
-        packing=document.packing,
-        delimiter=document.delimiter,
-        columns=document.columns,
-        roles=columns,
-    )
-    if annotations is None:
-        return None
-    n_rows = annotations.n_annotations
-    return annotations, ReadingReport(name, columns, (document.name,), n_rows, n_rows)
 
 
 def require_options(format: str, options: ReadingOptions) -> None:
@@ -250,7 +215,10 @@ def read_files(files: list[FoundFile], format: str, options: ReadingOptions) -> 
     if len(set(formats.values())) > 1:
         kinds = {kind: name for name, kind in reversed(formats.items())}
         told = ", ".join(f"{kind} (such as {name})" for kind, name in kinds.items())
-        raise UnreadableFileError(f"The files are of different formats: {told}. Read them apart and join with concat.")
+        raise UnreadableFileError(
+            f"The files are of different formats: {told}. Convert them to one format with `crowdprism convert`, or "
+            "read each and join them with `Annotations.concat`."
+        )
     return FilesRead(next(iter(formats.values())), parts, list(formats), left_out)
 
 
@@ -259,11 +227,11 @@ def require_any(raw: RawAnnotations, name: str) -> None:
     if len(raw.label):
         return
     reasons = "; ".join(f"{reason}: {skip}" for reason, skip in raw.skipped.items())
+    if not reasons:
+        raise UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
     raise UnreadableFileError(
-        f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}). "
-        "Pass include_rejected=True if such rows should count."
-        if reasons
-        else f"{name} holds no annotation. Check that the export includes the answers."
+        f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}).",
+        remedy="Pass {include_rejected:True} if such rows should count.",
     )
 
 
@@ -290,7 +258,7 @@ def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, re
         )
     except InvalidAnnotationsError as error:
         rows = " (rows are counted from 0, without the header)" if " row " in str(error) else ""
-        raise InvalidAnnotationsError(f"{name}{rows}: {error}") from error
+        raise InvalidAnnotationsError(f"{name}{rows}: {error.problem}", remedy=error.remedy) from error
 
 
 def ordered(names: Any, raw: RawAnnotations) -> Any:
@@ -310,5 +278,6 @@ def require_known_labels(raw: RawAnnotations, classes: Sequence[Hashable]) -> No
         f"{len(rows)} of {len(codes)} labels are not among the {len(classes)} given classes "
         f"({some(list(classes), 10)}); the first is {plain(raw.label[row])!r} by annotator "
         f"{plain(raw.annotator[row])!r} on item {plain(raw.item[row])!r}. "
-        f"Add {some(distinct[unknown].tolist(), 10)} to classes=..., or correct the labels."
+        f"Unknown are {some(distinct[unknown].tolist(), 10)}.",
+        remedy="Add them to {classes}, or correct the labels.",
     )

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from crowdprism.errors import UnreadableFileError, some
-from crowdprism.formats.documents import Document, is_utf8
+from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations, ReadingOptions
 
 # Names as they occur in exports, compared without case and punctuation; the first that a table has is taken.
@@ -119,22 +119,6 @@ def read(document: Document, options: ReadingOptions, given: dict[str, str] | No
     return raw
 
 
-def is_plain(document: Document, columns: dict[str, str], options: ReadingOptions) -> bool:
-    """Tell whether nothing but item, annotator and label matters, so that the quick reader can do it."""
-    return (
-        document.container == "table"
-        and document.path is not None
-        and document.packing in ("", "gzip")
-        and set(columns) == set(REQUIRED)
-        and len(set(columns.values())) == len(columns)
-        and all(document.columns.count(column) == 1 for column in columns.values())
-        and "status" not in document.columns
-        and not (options.skip_missing or options.missing is not None or options.annotator_from)
-        and is_utf8(options.encoding)
-        and document.head_text.split("\n", 1)[0].count('"') % 2 == 0
-    )
-
-
 def require_columns(document: Document, columns: dict[str, str], options: ReadingOptions) -> None:
     """Stop where a column that is needed is not there, and list those that are."""
     needed = [role for role in REQUIRED if not (role == "annotator" and options.annotator_from)]
@@ -175,7 +159,8 @@ def labelled_rows(
         if not options.skip_missing:
             raise UnreadableFileError(
                 f"{count} of {frame.height} {role}s in column {raw.columns[role]!r} are missing; the first is at "
-                f"{first}. Pass skip_missing=True to leave such rows out, or complete the file."
+                f"{first}.",
+                remedy="Pass {skip_missing:True} to leave such rows out, or complete the file.",
             )
         raw.skip(f"no {role}", first, count)
         kept = kept & ~absent

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from crowdprism.annotations.container import EXTRAS, Annotations
-from crowdprism.annotations.name_storage import names_to_json
+from crowdprism.annotations.names import names_to_json
 from crowdprism.annotations.names import plain
 from crowdprism.errors import InvalidParameterError
 from crowdprism.formats.arrays import NAMES_MEMBER
@@ -75,8 +75,8 @@ def format_of(path: Path) -> str:
     known["json"] = "peerannot"
     if ending not in known:
         raise InvalidParameterError(
-            f"The ending of {path.name} names no format. Use one of {', '.join('.' + one for one in known)} "
-            f"or pass format= one of {', '.join(WRITERS)}."
+            f"The ending of {path.name} names no format. Use one of {', '.join('.' + one for one in known)}, "
+            f"or choose the format yourself: {', '.join(WRITERS)}."
         )
     return known[ending]
 

@@ -11,6 +11,7 @@ import platform
 import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from html import escape
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,14 +20,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.annotations.name_storage import names_from_json, names_to_json
-from crowdprism.annotations.names import NameArray, positions
+from crowdprism.annotations.names import NameArray, names_from_json, names_to_json, positions
+from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.files import replacing_folder
 from crowdprism.results.confusion import annotator_accuracy
 from crowdprism.results.intervals import accuracy_interval, confusion_interval
 
 SCHEMA_VERSION = 1
+N_SHOWN = 5  # rows of each table in a notebook
 ARRAYS = ("class_probabilities", "confusions", "skills", "class_prior", "confusion_posterior", "labels_per_annotator")
 PACKAGES = ("crowdprism", "numpy", "scipy", "torch", "numba", "polars")
 
@@ -168,8 +170,7 @@ class FitResult:
         return written
 
     def _repr_html_(self) -> str:
-        shown: str = import_module("crowdprism.report.notebook").result_html(self)
-        return shown
+        return result_html(self)
 
     def __repr__(self) -> str:
         return (
@@ -241,11 +242,39 @@ class FitResult:
             ) from error
 
 
+def result_html(result: FitResult) -> str:
+    """What a notebook shows: sizes, the least certain labels, the least accurate annotators.
+
+    Examples
+    --------
+    >>> import crowdprism as cp
+    >>> html = result_html(cp.make_aggregator("majority-vote").fit([[0, 1], [1, 1]]).result_)
+    >>> "majority-vote" in html, "<script" in html
+    (True, False)
+    """
+    top, labels = result.class_probabilities.max(axis=1), result.labels()
+    doubtful = np.argsort(top, kind="stable")[:N_SHOWN]
+    sizes = f"{result.n_items:,} items, {result.n_annotators:,} annotators, {result.n_classes:,} classes"
+    rows = [(result.items[at], labels[at], f"{top[at]:.1%}") for at in doubtful]
+    parts = [html_heading(f"{result.method}: {sizes}"), *(f"<p>{escape(visible(one))}</p>" for one in result.warnings)]
+    parts.append(html_table("Least certain labels", ("item", "label", "probability"), rows))
+    accuracy = result.annotator_accuracy
+    if accuracy is not None:
+        lowest = np.argsort(accuracy, kind="stable")[:N_SHOWN]
+        people = [(result.annotators[at], f"{accuracy[at]:.1%}") for at in lowest]
+        parts.append(html_table("Least accurate annotators", ("annotator", "accuracy"), people))
+    parts.append("<p><small><code>.report(path, annotations)</code> writes the whole story as a page.</small></p>")
+    return f"<div>{''.join(parts)}</div>"
+
+
 def read_record(folder: Path) -> dict[str, Any]:
     """Read and check `result.json`."""
     path = folder / "result.json"
     if not path.exists():
-        raise ResultFormatError(f"{folder} holds no saved result (no result.json). Pass the folder given to save().")
+        raise ResultFormatError(
+            f"{folder} holds no saved result (no result.json). Pass a folder written by `crowdprism aggregate`, "
+            "`crowdprism train` or the `save` method."
+        )
     try:
         record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         schema = record["schema"]
