@@ -46,7 +46,7 @@ def test_a_transfer_cut_too_often_leaves_a_part_that_the_next_call_continues(sit
     site.files["set.bin"] = CONTENT
     site.cut_after = [100_000] * ATTEMPTS
     file = wanted(site.url("set.bin"))
-    with pytest.raises(DownloadError, match=f"{100_000 * ATTEMPTS} bytes are kept; the next try continues there"):
+    with pytest.raises(DownloadError, match=f"{100_000 * ATTEMPTS} bytes were kept; the next call resumes there"):
         fetch_file(file, tmp_path)
     assert left_in(tmp_path) == [".set.bin.part"]
     assert fetch_file(file, tmp_path).read_bytes() == CONTENT

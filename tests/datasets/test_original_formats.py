@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from crowdprism import load_dataset
-from crowdprism.datasets import catalogue, load
+from crowdprism.datasets import catalogue, dataset
 from crowdprism.datasets.catalogue import Download
 from crowdprism.datasets.original_formats import read_cifar10_binary, read_idx
 from crowdprism.errors import UnreadableFileError
@@ -44,7 +44,7 @@ def serve(site, monkeypatch, tmp_path: Path, name: str, files: dict[str, bytes],
         for file, content in files.items()
     )
     entry = replace(catalogue()[name], downloads=downloads, **sizes)  # type: ignore[arg-type]
-    monkeypatch.setattr(load, "find_entry", lambda asked: entry)
+    monkeypatch.setattr(dataset, "find_entry", lambda asked: entry)
     monkeypatch.delenv("CROWDPRISM_DATA", raising=False)
     monkeypatch.setenv("CROWDPRISM_CACHE", str(tmp_path))
 

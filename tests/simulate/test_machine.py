@@ -7,12 +7,9 @@ import os
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
-from sklearn.svm import SVC
 
 from crowdprism.errors import InvalidParameterError
 from crowdprism.simulate import MachineAnnotator, machine_annotations, machine_crowd, machine_list
-from crowdprism.simulate.machine_networks import adam_steps, first_weights, gradients, logits_of, predict
-from crowdprism.simulate.machine_svm import train_svm
 
 PIXELS, DIGITS = load_digits(return_X_y=True)
 IMAGES = PIXELS.reshape(-1, 8, 8)
@@ -72,42 +69,6 @@ def test_the_mistaken_labels_of_the_reference_bring_logistic_regression_to_chanc
     assert right[0] > 0.4
     assert wrong[0] < 0.25
     assert wrong[1] == right[1]
-
-
-@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
-def test_support_vector_machines_predict_as_scikit_learn_does(kernel: str) -> None:
-    values = ((PIXELS - PIXELS.mean()) / PIXELS.std()).astype(np.float32)
-    ours = train_svm(values[:300], DIGITS[:300], kernel=kernel)(values[1000:])
-    theirs = SVC(kernel=kernel).fit(values[:300].astype(float), DIGITS[:300]).predict(values[1000:].astype(float))
-    assert (ours == theirs).mean() > 0.995
-
-
-def test_two_classes_and_one_class_are_no_special_case() -> None:
-    two = np.isin(DIGITS, [3, 8])
-    values = PIXELS[two].astype(np.float32)
-    assert (train_svm(values[:100], DIGITS[two][:100], kernel="linear")(values) == DIGITS[two]).mean() > 0.9
-    assert set(train_svm(values[:5], np.full(5, 7), kernel="linear")(values)) == {7}
-
-
-@pytest.mark.parametrize("kind", ["logistic", "fcnn", "cnn"])
-def test_steps_are_those_of_torch_adam_on_the_mean_loss(kind) -> None:
-    torch = pytest.importorskip("torch")
-    shape = (1, 8, 8) if kind == "cnn" else (64,)
-    draw = torch.Generator()
-    inputs, targets = torch.rand((120, *shape), generator=draw), torch.randint(10, (120,), generator=draw)
-    ours = first_weights(kind, shape, 10, torch.Generator())
-    theirs = [weight.detach().clone().requires_grad_() for weight in ours]
-    step, optimizer = adam_steps(ours), torch.optim.Adam(theirs, lr=1e-3, weight_decay=1e-3)
-    for _ in range(3):
-        step(gradients(kind, ours, inputs, targets, None))  # no generator: no dropout
-        scores = logits_of(kind, theirs, inputs)
-        loss = torch.nn.functional.cross_entropy(scores if kind == "cnn" else scores.softmax(1), targets)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-    for one, other in zip(ours, theirs, strict=True):
-        assert torch.allclose(one, other, atol=2e-5)
-    assert predict(kind, ours, inputs).shape == (120,)
 
 
 def test_the_same_seed_gives_the_same_annotations_and_global_random_state_is_left_alone() -> None:

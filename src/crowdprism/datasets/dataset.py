@@ -155,16 +155,16 @@ class Dataset:
         ((1347, 64), 1347)
         """
         wanted = self._named(self.splits, split, "split")
-        rows_of_items = np.full(self.n_items, -1)
         if features == "images":
-            values = self.images
-            rows_of_items[:] = np.arange(self.n_items)
+            values, described = self.images, np.arange(self.n_items)
         else:
             values = self.features if features is None else self.feature_set(features)
-            rows_of_items[self.feature_items] = np.arange(len(self.feature_items))
-        items = wanted[rows_of_items[wanted] >= 0]
+            described = self.feature_items
+        row_of_item = np.full(self.n_items, -1)
+        row_of_item[described] = np.arange(len(described))
+        items = wanted[row_of_item[wanted] >= 0]
         annotations = self.annotations[items] if self.has_annotations else None
-        return DatasetPart(values[rows_of_items[items]], annotations, self.gold[items], items)
+        return DatasetPart(values[row_of_item[items]], annotations, self.gold[items], items)
 
     def _named(self, parts: Mapping[str, Any], name: str, role: str) -> Any:
         if name not in parts:
@@ -183,9 +183,11 @@ class Dataset:
         )
 
     def __repr__(self) -> str:
-        crowd = f"; {self.entry.n_annotations} annotations by {self.entry.n_annotators} annotators"
-        parts = ", ".join(f"{split} {size}" for split, size in self.entry.splits.items())
-        return f"Dataset({self.name!r}: {self.n_items} items, {self.n_classes} classes{crowd if self.has_annotations else ''}; {parts})"
+        sizes = f"{self.n_items} items, {self.n_classes} classes"
+        if self.has_annotations:
+            sizes += f"; {self.entry.n_annotations} annotations by {self.entry.n_annotators} annotators"
+        splits = ", ".join(f"{split} {size}" for split, size in self.entry.splits.items())
+        return f"Dataset({self.name!r}: {sizes}; {splits})"
 
 
 def load_dataset(name: str, *, fetch: bool = True) -> Dataset:
@@ -256,9 +258,8 @@ def files_in_data_folder(entry: DatasetEntry) -> Path | None:
 def files_in_cache(entry: DatasetEntry) -> Path | None:
     """The set's folder in the cache if every file was fetched."""
     folder = cache_folder() / entry.name
-    if entry.downloads and all((folder / one.file).is_file() for one in entry.downloads):
-        return folder
-    return None
+    complete = entry.can_be_fetched and all((folder / one.file).is_file() for one in entry.downloads)
+    return folder if complete else None
 
 
 def how_to_get(entry: DatasetEntry) -> str:

@@ -44,25 +44,25 @@ def fetch_file(download: Download, folder: Path) -> Path:
     An interrupted transfer is resumed up to `ATTEMPTS` times, and again by the next call. A file with a wrong checksum
     is removed. Each address is tried in turn.
     """
-    target = folder / download.file
+    target, part = folder / download.file, folder / f".{download.file}.part"
     if target.is_file():
         return target
+    failures = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        part = folder / f".{download.file}.part"
         part.open("ab").close()
+        for url in download.urls:
+            try:
+                _fetch_from(url, part, download)
+                os.replace(part, target)
+                return target
+            except _FAILURES as error:
+                failures.append(f"{url}: {getattr(error, 'reason', None) or error}")
     except OSError as error:
-        raise _unwritable(folder, error) from error
-    failures = []
-    for url in download.urls:
-        try:
-            _fetch_from(url, part, download)
-            os.replace(part, target)
-            return target
-        except _FAILURES as error:
-            failures.append(f"{url}: {getattr(error, 'reason', None) or error}")
-        except OSError as error:
-            raise _unwritable(folder, error) from error
+        raise DownloadError(
+            f"Cannot write into the cache folder {folder} ({error.strerror or error}). "
+            "Free some space, or set CROWDPRISM_CACHE to a folder that you can write to."
+        ) from error
     kept = part.stat().st_size if part.exists() else 0
     if not kept:
         part.unlink(missing_ok=True)
@@ -145,10 +145,3 @@ def checksum(path: Path, *, like: str | None = None) -> str:
     kind = "sha256" if like is None else like.partition(":")[0]
     with path.open("rb") as file:
         return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"
-
-
-def _unwritable(folder: Path, error: OSError) -> DownloadError:
-    return DownloadError(
-        f"Cannot write into the cache folder {folder} ({error.strerror or error}). "
-        "Free some space, or set CROWDPRISM_CACHE to a folder that you can write to."
-    )

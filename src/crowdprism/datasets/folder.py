@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -196,7 +196,7 @@ def image_readers(
     """Readers of a set of images without annotations whose splits follow one another."""
     return DatasetReaders(
         gold=lambda: complete_gold(labels()),
-        splits=lambda: consecutive_splits(entry.splits.items()),
+        splits=lambda: consecutive_splits(entry.splits),
         features=features,
         images=images,
     )
@@ -207,20 +207,16 @@ def complete_gold(labels: NDArray[Any]) -> Gold:
     return np.ma.MaskedArray(labels.astype(np.int16))
 
 
-def consecutive_splits(sizes: Iterable[tuple[str, int]]) -> Splits:
+def consecutive_splits(sizes: Mapping[str, int]) -> Splits:
     """Item positions of splits that follow one another.
 
     Examples
     --------
-    >>> {name: items.tolist() for name, items in consecutive_splits([("train", 3), ("test", 2)]).items()}
+    >>> {name: items.tolist() for name, items in consecutive_splits({"train": 3, "test": 2}).items()}
     {'train': [0, 1, 2], 'test': [3, 4]}
     """
-    found: dict[str, NDArray[np.int64]] = {}
-    start = 0
-    for name, size in sizes:
-        found[name] = np.arange(start, start + size)
-        start += size
-    return found
+    ends = np.cumsum(list(sizes.values()))
+    return dict(zip(sizes, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
 
 
 def flat_pixels(images: NDArray[np.uint8]) -> NDArray[np.float32]:

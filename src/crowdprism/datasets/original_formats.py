@@ -12,7 +12,7 @@ import io
 import tarfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -50,10 +50,8 @@ def _idx_files(entry: DatasetEntry, folder: Path) -> DatasetReaders:
     def both(kind: str) -> NDArray[np.uint8]:
         return np.concatenate([read_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
 
-    def images() -> NDArray[np.uint8]:
-        return both("images-idx3")
-
-    return image_readers(entry, images, lambda: both("labels-idx1"), {"pixels": lambda: flat_pixels(images())})
+    images = partial(both, "images-idx3")
+    return image_readers(entry, images, partial(both, "labels-idx1"), {"pixels": lambda: flat_pixels(images())})
 
 
 def _cifar10(entry: DatasetEntry, folder: Path) -> DatasetReaders:
@@ -134,7 +132,7 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
 
     return DatasetReaders(
         gold=lambda: complete_gold(truth()),
-        splits=lambda: consecutive_splits((split, len(labels)) for split, labels in tables().labels.items()),
+        splits=lambda: consecutive_splits({split: len(labels) for split, labels in tables().labels.items()}),
         annotations=lambda: labelme_annotations(entry, tables(), truth()),
         images=lambda: read_photographs(path, tables().filenames),
     )
@@ -142,8 +140,7 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
 
 def labelme_annotations(entry: DatasetEntry, tables: LabelMeTables, truth: NDArray[np.int64]) -> Annotations:
     """Annotations of all photographs, without the annotators who gave no answer."""
-    answered = (tables.answers != NO_ANSWER).any(axis=0)
-    answers = tables.answers[:, answered]
+    answers = tables.answers[:, (tables.answers != NO_ANSWER).any(axis=0)]
     item, annotator = np.nonzero(answers != NO_ANSWER)
     built = Annotations.from_triplets(
         item,

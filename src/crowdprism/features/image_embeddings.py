@@ -99,7 +99,7 @@ def read_weights(path: Path) -> Mapping[str, Tensor]:
 
 
 def efficientnet_lite0(images: NDArray[np.uint8], weights: Mapping[str, Tensor]) -> NDArray[np.float32]:
-    """(batch, 224, 224, 3) pixels to (batch, 1280): the last layer before the ImageNet classes, averaged over positions.
+    """(batch, 224, 224, 3) pixels to (batch, 1280): the last layer before the classes, averaged over positions.
 
     EfficientNet-Lite0 (Tan and Le, 2019, without squeeze-and-excitation, ReLU6), by the names of the published weights.
     """
@@ -160,7 +160,7 @@ def timm_network(name: str) -> tuple[Embed, int]:
 
 
 def colours_and_edges(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(batch, 64, 64, 3) pixels to (batch, 704): mean colours, and edge strength by direction, on a grid of 8 x 8 cells.
+    """(batch, 64, 64, 3) pixels to (batch, 704): mean colours, and edge strength by direction, in 8 x 8 cells.
 
     Examples
     --------

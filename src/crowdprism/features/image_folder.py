@@ -52,8 +52,8 @@ def images_of_items(
     if not matched:
         raise InvalidAnnotationsError(
             f"None of the {len(files)} images in {folder} matches an annotated item. Images are called "
-            f"{some([str(file) for file in files])}; items are called {some(list(ids))}. "
-            "Rename the files after the items, or name the field that holds the file name with item=..."
+            f"{some([str(file) for file in files])}; items are called {some(list(ids))}.",
+            remedy="Rename the files after the items, or name the field that holds the file name with {item}",
         )
     owner: dict[PurePosixPath, Any] = {}
     for name, file in matched.items():

@@ -16,12 +16,26 @@ from crowdprism.simulate.confusions import (
     spammers,
     symmetric_flip,
 )
-from crowdprism.simulate.demo_crowd import DemoCrowd, demo_annotations, demo_crowd
-from crowdprism.simulate.families import FAMILIES, PATTERNS, build_family, build_pattern
+from crowdprism.simulate.families import (
+    FAMILIES,
+    PATTERNS,
+    DemoCrowd,
+    build_family,
+    build_pattern,
+    demo_annotations,
+    demo_crowd,
+)
 from crowdprism.simulate.instance_dependent import simulate_by_difficulty, simulate_instance_dependent
 from crowdprism.simulate.labelling import copy_annotators, random_copies, simulate_annotations
-from crowdprism.simulate.machine import MachineAnnotations, MachineCrowd, machine_annotations, machine_crowd
-from crowdprism.simulate.machine_annotators import AccuracyReport, MachineAnnotator, machine_list
+from crowdprism.simulate.machine import (
+    AccuracyReport,
+    MachineAnnotations,
+    MachineAnnotator,
+    MachineCrowd,
+    machine_annotations,
+    machine_crowd,
+    machine_list,
+)
 from crowdprism.simulate.observation import each_with_probability, one_per_item, per_annotator, per_item
 
 __all__ = [

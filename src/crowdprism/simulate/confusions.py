@@ -12,16 +12,16 @@ from crowdprism.results.confusion import normalize_rows
 from crowdprism.seeding import stream
 
 Confusions = NDArray[np.float64]
-SPAMMER_LEAN = 1e-4  # the reference's spammers lean to the truth by this much, which keeps matrices invertible
+SPAMMER_LEAN = 1e-4  # as in the reference code; it keeps the matrices invertible
 
 
 def one_coin(accuracies: Any, n_classes: int) -> Confusions:
-    """Annotators who are right with a fixed probability and otherwise pick any other class evenly.
+    """Annotators who are correct with a fixed probability, with errors uniform over the other classes.
 
     Parameters
     ----------
     accuracies
-        (n_annotators,) probability of a right label. 1 is an expert, 1/n_classes a spammer, 0 an adversary.
+        (n_annotators,) probability of a correct label. 1 is an expert, 1/n_classes a spammer, 0 an adversary.
 
     Examples
     --------
@@ -29,23 +29,21 @@ def one_coin(accuracies: Any, n_classes: int) -> Confusions:
     [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
     """
     skill = np.asarray(accuracies, dtype=float)
-    if ((skill < 0) | (skill > 1)).any():
-        raise InvalidParameterError(
-            f"Accuracies must lie between 0 and 1; the first that does not is {skill[(skill < 0) | (skill > 1)][0]}."
-        )
+    for one in skill.ravel().tolist():
+        require_share(one, "accuracy")
     right = np.eye(n_classes)
     wrong = (1 - right) / (n_classes - 1)
     return skill[:, None, None] * right + (1 - skill)[:, None, None] * wrong
 
 
 def require_share(value: float, what: str) -> None:
-    """Stop at a probability outside 0..1 (or one that is not a number)."""
+    """Raise unless a probability lies in 0..1."""
     if not 0 <= value <= 1:
         raise InvalidParameterError(f"The {what} must lie between 0 and 1, not {value}.")
 
 
 def require_sizes(n_annotators: int, n_classes: int) -> None:
-    """Stop where there is nobody to label or nothing to choose from."""
+    """Raise unless there are an annotator and two classes at least."""
     if n_annotators < 1 or n_classes < 2:
         raise InvalidParameterError(
             f"There must be at least 1 annotator and 2 classes, not {n_annotators} and {n_classes}."
@@ -53,12 +51,12 @@ def require_sizes(n_annotators: int, n_classes: int) -> None:
 
 
 def spammers(n_annotators: int, n_classes: int, *, lean: float = SPAMMER_LEAN) -> Confusions:
-    """Annotators whose labels say (almost) nothing about the true class.
+    """Annotators whose labels are (almost) independent of the true class.
 
     Parameters
     ----------
     lean
-        What is added to the even probability of the true class before rows are made to sum to one.
+        Added to the uniform probability of the true class before rows are normalised.
     """
     require_sizes(n_annotators, n_classes)
     matrix = normalize_rows(np.full((n_classes, n_classes), 1 / n_classes) + lean * np.eye(n_classes))
@@ -66,7 +64,7 @@ def spammers(n_annotators: int, n_classes: int, *, lean: float = SPAMMER_LEAN) -
 
 
 def one_label_spammers(labels: Any, n_classes: int) -> Confusions:
-    """Annotators who give the same label whatever they see."""
+    """Annotators who give the same label to every item."""
     return np.repeat(np.eye(n_classes)[np.asarray(labels)][:, None, :], n_classes, axis=1)
 
 
@@ -75,7 +73,7 @@ def hammer_spammer(
 ) -> Confusions:
     """Each annotator is perfect with probability `hammer_share`, else a spammer.
 
-    Khetan, Lipton and Anandkumar (2018) let spammers lean to the truth by 0.01.
+    Khetan, Lipton and Anandkumar (2018) use a lean of 0.01.
     """
     require_share(hammer_share, "share of hammers")
     hammer = stream(seed, "hammer_spammer").random(n_annotators) < hammer_share
@@ -83,7 +81,7 @@ def hammer_spammer(
 
 
 def class_wise_hammer_spammer(n_annotators: int, n_classes: int, *, hammer_share: float, seed: int = 0) -> Confusions:
-    """Each annotator knows each class with probability `hammer_share` and guesses among all for the others."""
+    """Each annotator knows each class with probability `hammer_share` and guesses (almost) uniformly for the others."""
     require_sizes(n_annotators, n_classes)
     require_share(hammer_share, "share of known classes")
     random = stream(seed, "class_wise_hammer_spammer")
@@ -95,12 +93,12 @@ def class_wise_hammer_spammer(n_annotators: int, n_classes: int, *, hammer_share
 
 
 def pair_flip(n_annotators: int, n_classes: int, *, flip: float, partner: Any = None) -> Confusions:
-    """Annotators who take each class for one fixed other class with probability `flip`.
+    """Annotators who mistake each class for one fixed other class with probability `flip`.
 
     Parameters
     ----------
     partner
-        (n_classes,) the class that each is taken for; by default the next one.
+        (n_classes,) the class that each is mistaken for; by default the next one.
 
     Examples
     --------
@@ -111,13 +109,15 @@ def pair_flip(n_annotators: int, n_classes: int, *, flip: float, partner: Any = 
     require_share(flip, "probability of a flip")
     taken_for = (np.arange(n_classes) + 1) % n_classes if partner is None else np.asarray(partner)
     if sorted(taken_for.tolist()) != list(range(n_classes)) or (taken_for == np.arange(n_classes)).any():
-        raise InvalidParameterError("partner must be a reordering of the classes in which no class is its own partner.")
+        raise InvalidParameterError(
+            "partner must be a permutation of the classes in which no class is its own partner."
+        )
     matrix = (1 - flip) * np.eye(n_classes) + flip * np.eye(n_classes)[taken_for]
     return np.repeat(matrix[None], n_annotators, axis=0)
 
 
 def random_partners(n_classes: int, *, seed: int = 0) -> NDArray[np.int64]:
-    """A random reordering of the classes in which none is its own partner, for `pair_flip`.
+    """A random permutation of the classes in which none is its own partner, for `pair_flip`.
 
     Examples
     --------
@@ -126,16 +126,16 @@ def random_partners(n_classes: int, *, seed: int = 0) -> NDArray[np.int64]:
     """
     require_sizes(1, n_classes)
     random = stream(seed, "random_partners")
-    while True:  # about one in e reorderings keeps no class in place, so few are drawn
+    while True:  # about one permutation in e qualifies, so few are drawn
         partner = random.permutation(n_classes)
         if not (partner == np.arange(n_classes)).any():
             return partner
 
 
 def symmetric_flip(n_annotators: int, n_classes: int, *, flip: float) -> Confusions:
-    """Annotators who err with probability `flip`, evenly over the other classes.
+    """Annotators who err with probability `flip`, uniformly over the other classes.
 
-    The reference code puts flip / n_classes on each of the others, which does not sum to one.
+    The reference code gives each other class flip / n_classes, so that its rows do not sum to one.
 
     Examples
     --------
@@ -148,14 +148,14 @@ def symmetric_flip(n_annotators: int, n_classes: int, *, flip: float) -> Confusi
 
 
 def random_confusions(n_annotators: int, n_classes: int, *, seed: int = 0) -> Confusions:
-    """Rows of uniform numbers in 0..1, made to sum to one: labels that mean something, but nothing right."""
+    """Rows of uniform random numbers, normalised: labels that depend on the true class, but not in a useful way."""
     require_sizes(n_annotators, n_classes)
     drawn = stream(seed, "random_confusions").random((n_annotators, n_classes, n_classes))
     return normalize_rows(drawn).astype(np.float64)
 
 
 def diagonally_dominant(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
-    """Identity plus `noise` times uniform numbers in 0..1, each true class's row made to sum to one."""
+    """Identity plus `noise` times uniform random numbers in 0..1, rows normalised."""
     require_sizes(n_annotators, n_classes)
     if not 0 <= noise < np.inf:
         raise InvalidParameterError(f"The noise must be a number of at least 0, not {noise}.")
@@ -165,27 +165,28 @@ def diagonally_dominant(n_annotators: int, n_classes: int, *, noise: float, seed
 
 def one_good_among_spammers(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
     """One diagonally dominant annotator, at a random place among spammers (the CIFAR-10 setting of GeoCrowdNet)."""
-    crowd = spammers(n_annotators, n_classes)
-    place = stream(seed, "one_good_among_spammers").integers(n_annotators)
-    crowd[place] = diagonally_dominant(1, n_classes, noise=noise, seed=seed)[0]
+    return _with_one_good(spammers(n_annotators, n_classes), noise, seed, "one_good_among_spammers")
+
+
+def one_good_among_random(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
+    """One diagonally dominant annotator, at a random place among random ones."""
+    others = random_confusions(n_annotators, n_classes, seed=seed)
+    return _with_one_good(others, noise, seed, "one_good_among_random")
+
+
+def _with_one_good(crowd: Confusions, noise: float, seed: int, purpose: str) -> Confusions:
+    place = stream(seed, purpose).integers(len(crowd))
+    crowd[place] = diagonally_dominant(1, crowd.shape[1], noise=noise, seed=seed)[0]
     return crowd
 
 
 def one_perfect_among_dominant(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
-    """One annotator without fault, at a random place among diagonally dominant ones: separable and dominant."""
+    """One perfect annotator, at a random place among diagonally dominant ones."""
     crowd = diagonally_dominant(n_annotators, n_classes, noise=noise, seed=seed)
     crowd[stream(seed, "one_perfect_among_dominant").integers(n_annotators)] = np.eye(n_classes)
     return crowd
 
 
-def one_good_among_random(n_annotators: int, n_classes: int, *, noise: float, seed: int = 0) -> Confusions:
-    """One diagonally dominant annotator, at a random place among random ones."""
-    crowd = random_confusions(n_annotators, n_classes, seed=seed)
-    place = stream(seed, "one_good_among_random").integers(n_annotators)
-    crowd[place] = diagonally_dominant(1, n_classes, noise=noise, seed=seed)[0]
-    return crowd
-
-
 def adversaries(n_annotators: int, n_classes: int) -> Confusions:
-    """Annotators who never give the right label and always the same wrong one for a class: the next."""
+    """Annotators who always give the next class instead of the true one."""
     return pair_flip(n_annotators, n_classes, flip=1.0)

@@ -1,108 +1,77 @@
-"""Families of annotators and observation patterns by name, for the command line and for experiments."""
+"""Families of annotators and observation patterns by name, and the crowd of the demo."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
+from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
+from crowdprism.seeding import stream
 from crowdprism.simulate import confusions as kinds
 from crowdprism.simulate import observation
-from crowdprism.simulate.confusions import Confusions
-from crowdprism.simulate.observation import Pairs
+from crowdprism.simulate.confusions import Confusions, adversaries, one_coin, one_label_spammers, pair_flip, spammers
+from crowdprism.simulate.labelling import simulate_annotations
+from crowdprism.simulate.observation import Pairs, per_item
+
+N_EXPERTS, N_SLOPPY, N_SPAMMERS, N_ONE_LABEL = 8, 22, 6, 2  # with a pair-flipper and an adversary: 40
+LABELS_PER_ITEM = 3
 
 
 @dataclass(frozen=True)
-class Family:
-    """A family of annotators with at most one number to choose."""
+class Choice:
+    """A family or pattern: a function of two sizes, and the name, meaning and default of its one parameter, if any."""
 
-    build: Callable[[int, int, float, int], Confusions]  # annotators, classes, level, seed
-    level_means: str
-    default: float | None
+    build: Callable[..., Any]
+    parameter: str = ""
+    meaning: str = ""
+    default: float | None = None
+    seeded: bool = True
+
+    def make(self, sizes: tuple[int, int], value: float | None, seed: int, described: str) -> Any:
+        """Call the function; a value for a choice without parameter is an error, and None is the default."""
+        if value is not None and not self.parameter:
+            raise InvalidParameterError(f"The {described} takes no parameter, but {value} was given.")
+        options: dict[str, Any] = {"seed": seed} if self.seeded else {}
+        if self.parameter:
+            options[self.parameter] = self.default if value is None else value
+        return self.build(*sizes, **options)
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A pattern of who labels what with at most one number to choose."""
-
-    build: Callable[[int, int, float, int], Pairs]  # items, annotators, amount, seed
-    amount_means: str
-    default: float | None
+def _equal_coins(n_annotators: int, n_classes: int, *, accuracy: float) -> Confusions:
+    return one_coin([accuracy] * n_annotators, n_classes)
 
 
-FAMILIES: dict[str, Family] = {
-    "one-coin": Family(lambda m, k, level, seed: kinds.one_coin([level] * m, k), "accuracy", 0.7),
-    "hammer-spammer": Family(
-        lambda m, k, level, seed: kinds.hammer_spammer(m, k, hammer_share=level, seed=seed), "share of experts", 0.3
-    ),
-    "class-wise": Family(
-        lambda m, k, level, seed: kinds.class_wise_hammer_spammer(m, k, hammer_share=level, seed=seed),
-        "share of classes that each knows",
-        0.5,
-    ),
-    "pair-flip": Family(
-        lambda m, k, level, seed: kinds.pair_flip(m, k, flip=level), "probability of the neighbouring class", 0.3
-    ),
-    "random-pair-flip": Family(
-        lambda m, k, level, seed: np.concatenate(
-            [kinds.pair_flip(1, k, flip=level, partner=kinds.random_partners(k, seed=seed * m + i)) for i in range(m)]
-        ),
-        "probability of each annotator's own partner class",
-        0.3,
-    ),
-    "symmetric": Family(
-        lambda m, k, level, seed: kinds.symmetric_flip(m, k, flip=level), "probability of any other class", 0.3
-    ),
-    "dominant": Family(
-        lambda m, k, level, seed: kinds.diagonally_dominant(m, k, noise=level, seed=seed),
-        "noise beside the identity",
-        0.3,
-    ),
-    "one-perfect-among-dominant": Family(
-        lambda m, k, level, seed: kinds.one_perfect_among_dominant(m, k, noise=level, seed=seed),
-        "noise of the others",
-        0.3,
-    ),
-    "one-good-among-spammers": Family(
-        lambda m, k, level, seed: kinds.one_good_among_spammers(m, k, noise=level, seed=seed),
-        "noise of the good one",
-        0.01,
-    ),
-    "one-good-among-random": Family(
-        lambda m, k, level, seed: kinds.one_good_among_random(m, k, noise=level, seed=seed),
-        "noise of the good one",
-        0.01,
-    ),
-    "random": Family(lambda m, k, level, seed: kinds.random_confusions(m, k, seed=seed), "", None),
-    "spammers": Family(lambda m, k, level, seed: kinds.spammers(m, k), "", None),
-    "adversaries": Family(lambda m, k, level, seed: kinds.adversaries(m, k), "", None),
+def _own_pair_flips(n_annotators: int, n_classes: int, *, flip: float, seed: int) -> Confusions:
+    partners = [kinds.random_partners(n_classes, seed=seed * n_annotators + place) for place in range(n_annotators)]
+    return np.concatenate([pair_flip(1, n_classes, flip=flip, partner=partner) for partner in partners])
+
+
+FAMILIES: Mapping[str, Choice] = {
+    "one-coin": Choice(_equal_coins, "accuracy", "accuracy", 0.7, seeded=False),
+    "hammer-spammer": Choice(kinds.hammer_spammer, "hammer_share", "share of experts", 0.3),
+    "class-wise": Choice(kinds.class_wise_hammer_spammer, "hammer_share", "share of classes that each knows", 0.5),
+    "pair-flip": Choice(pair_flip, "flip", "probability of the neighbouring class", 0.3, seeded=False),
+    "random-pair-flip": Choice(_own_pair_flips, "flip", "probability of each annotator's own partner class", 0.3),
+    "symmetric": Choice(kinds.symmetric_flip, "flip", "probability of any other class", 0.3, seeded=False),
+    "dominant": Choice(kinds.diagonally_dominant, "noise", "noise added to the identity", 0.3),
+    "one-perfect-among-dominant": Choice(kinds.one_perfect_among_dominant, "noise", "noise of the others", 0.3),
+    "one-good-among-spammers": Choice(kinds.one_good_among_spammers, "noise", "noise of the good one", 0.01),
+    "one-good-among-random": Choice(kinds.one_good_among_random, "noise", "noise of the good one", 0.01),
+    "random": Choice(kinds.random_confusions),
+    "spammers": Choice(spammers, seeded=False),
+    "adversaries": Choice(adversaries, seeded=False),
 }
 
-PATTERNS: dict[str, Pattern] = {
-    "per-item": Pattern(
-        lambda n, m, amount, seed: observation.per_item(n, m, labels=_whole(amount), seed=seed), "labels per item", 3
-    ),
-    "one-per-item": Pattern(lambda n, m, amount, seed: observation.one_per_item(n, m, seed=seed), "", None),
-    "each": Pattern(
-        lambda n, m, amount, seed: observation.each_with_probability(n, m, probability=amount, seed=seed),
-        "probability of each pair",
-        0.1,
-    ),
-    "per-annotator": Pattern(
-        lambda n, m, amount, seed: observation.per_annotator(n, m, labels=_whole(amount), seed=seed),
-        "labels per annotator",
-        50,
-    ),
+PATTERNS: Mapping[str, Choice] = {
+    "per-item": Choice(per_item, "labels", "labels per item", 3),
+    "one-per-item": Choice(observation.one_per_item),
+    "each": Choice(observation.each_with_probability, "probability", "probability of each pair", 0.1),
+    "per-annotator": Choice(observation.per_annotator, "labels", "labels per annotator", 50),
 }
-
-
-def _whole(amount: float) -> int:
-    if amount != int(amount):
-        raise InvalidParameterError(f"The number of labels must be whole, not {amount}.")
-    return int(amount)
 
 
 def build_family(
@@ -115,9 +84,10 @@ def build_family(
     >>> build_family("pair-flip", 2, 3, level=0.4).shape
     (2, 3, 3)
     """
-    family = _known(FAMILIES, name, "family")
-    chosen = _chosen(level, family.default, f"family {name!r}", "level")
-    return family.build(n_annotators, n_classes, chosen, seed)
+    confusions: Confusions = _find(FAMILIES, name, "family").make(
+        (n_annotators, n_classes), level, seed, f"family {name!r}"
+    )
+    return confusions
 
 
 def build_pattern(name: str, n_items: int, n_annotators: int, *, amount: float | None = None, seed: int = 0) -> Pairs:
@@ -129,23 +99,65 @@ def build_pattern(name: str, n_items: int, n_annotators: int, *, amount: float |
     >>> len(item)
     20
     """
-    pattern = _known(PATTERNS, name, "pattern")
-    chosen = _chosen(amount, pattern.default, f"pattern {name!r}", "amount")
-    return pattern.build(n_items, n_annotators, chosen, seed)
+    pattern = _find(PATTERNS, name, "pattern")
+    if amount is not None and pattern.parameter == "labels":
+        if amount != int(amount):
+            raise InvalidParameterError(f"The number of labels must be whole, not {amount}.")
+        amount = int(amount)
+    pairs: Pairs = pattern.make((n_items, n_annotators), amount, seed, f"pattern {name!r}")
+    return pairs
 
 
-Entry = TypeVar("Entry", Family, Pattern)
-
-
-def _known(table: dict[str, Entry], name: str, role: str) -> Entry:
+def _find(table: Mapping[str, Choice], name: str, role: str) -> Choice:
     if name not in table:
         raise InvalidParameterError(f"There is no {role} {name!r}; there are {', '.join(table)}.")
     return table[name]
 
 
-def _chosen(given: float | None, default: float | None, what: str, option: str) -> float:
-    if default is None:
-        if given is not None:
-            raise InvalidParameterError(f"The {what} takes no {option}; leave {option} out.")
-        return 0.0
-    return default if given is None else given
+@dataclass(frozen=True)
+class DemoCrowd:
+    """Confusions of the crowd, and the annotators' names, which begin with their kind."""
+
+    confusions: Confusions
+    names: list[str]
+
+    @property
+    def kinds(self) -> list[str]:
+        """Expert, sloppy, spammer, flipper or adversary, per annotator."""
+        return [name.rsplit("-", 1)[0] for name in self.names]
+
+
+def demo_crowd(n_classes: int = 10, seed: int = 0) -> DemoCrowd:
+    """Forty annotators: experts, sloppy ones, spammers, one who confuses pairs of classes, one adversary.
+
+    Examples
+    --------
+    >>> crowd = demo_crowd()
+    >>> len(crowd.names), sorted(set(crowd.kinds))
+    (40, ['adversary', 'expert', 'flipper', 'sloppy', 'spammer'])
+    """
+    random = stream(seed, "demo_crowd")
+    groups = [
+        ("expert", one_coin(random.uniform(0.9, 0.98, N_EXPERTS), n_classes)),
+        ("sloppy", one_coin(random.uniform(0.5, 0.8, N_SLOPPY), n_classes)),
+        ("spammer", spammers(N_SPAMMERS, n_classes)),
+        ("spammer", one_label_spammers(random.integers(n_classes, size=N_ONE_LABEL), n_classes)),
+        ("flipper", pair_flip(1, n_classes, flip=0.6)),
+        ("adversary", adversaries(1, n_classes)),
+    ]
+    listed = [kind for kind, group in groups for _ in group]
+    names = [f"{kind}-{place - listed.index(kind) + 1:02d}" for place, kind in enumerate(listed)]
+    return DemoCrowd(np.concatenate([group for _, group in groups]), names)
+
+
+def demo_annotations(true_classes: np.ndarray, *, n_classes: int = 10, seed: int = 0) -> Annotations:
+    """Labels of the demo crowd, three annotators per item; the true classes are the gold.
+
+    Examples
+    --------
+    >>> demo_annotations(np.arange(100) % 10)
+    Annotations(300 annotations of 100 items by 40 annotators, 10 classes: 0, 1, 2, ... (10 in all))
+    """
+    crowd = demo_crowd(n_classes, seed)
+    pairs = per_item(len(true_classes), len(crowd.names), labels=LABELS_PER_ITEM, seed=seed)
+    return simulate_annotations(true_classes, crowd.confusions, pairs, seed=seed, annotators=crowd.names)

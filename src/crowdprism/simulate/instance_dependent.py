@@ -1,4 +1,4 @@
-"""Annotators whose mistakes depend on the item: on how hard it is, or on what it looks like."""
+"""Annotators whose mistakes depend on the item: on its difficulty or its features."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def simulate_by_difficulty(
     seed: int = 0,
     classes: Sequence[Hashable] | None = None,
 ) -> Annotations:
-    """Labels that are right with probability 1 / (1 + exp(-ability / difficulty)), else any other class evenly.
+    """Labels that are correct with probability 1 / (1 + exp(-ability / difficulty)), else uniform over the others.
 
     The model of GLAD (Whitehill et al. 2009).
 
     Parameters
     ----------
     ability
-        (n_annotators,) any numbers: large is an expert, 0 is right half the time, negative an adversary.
+        (n_annotators,) any number: large is an expert, 0 is correct half the time, negative is an adversary.
     difficulty
-        (n_items,) positive numbers; on very hard items everybody is right half the time.
+        (n_items,) positive numbers; on very hard items everyone is correct half the time.
 
     Examples
     --------
@@ -46,6 +46,8 @@ def simulate_by_difficulty(
     >>> a.label.tolist()
     [0, 1, 1]
     """
+    from scipy.special import expit
+
     truth = check_true_classes(true_classes, n_classes)
     skill, hardness = np.asarray(ability, dtype=float), np.asarray(difficulty, dtype=float)
     if hardness.shape != truth.shape or not (hardness > 0).all():
@@ -54,19 +56,12 @@ def simulate_by_difficulty(
             f"smallest is {hardness.min() if hardness.size else None}."
         )
     item, annotator = pairs
-    right = right_by_difficulty(skill[annotator], hardness[item])
+    right = expit(skill[annotator] / hardness[item])
     rows = np.repeat(((1 - right) / (n_classes - 1))[:, None], n_classes, axis=1)
     rows[np.arange(len(item)), truth[item]] = right
     label = draw_rows(np.cumsum(rows, axis=1), seed)
-    people = range(len(skill))
-    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=people)
-
-
-def right_by_difficulty(ability: NDArray[Any], difficulty: NDArray[Any]) -> NDArray[np.float64]:
-    """Probability of a right label by GLAD's model."""
-    from scipy.special import expit
-
-    return np.asarray(expit(ability / difficulty))
+    annotators = range(len(skill))
+    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=annotators)
 
 
 def simulate_instance_dependent(
@@ -79,18 +74,18 @@ def simulate_instance_dependent(
     seed: int = 0,
     classes: Sequence[Hashable] | None = None,
 ) -> Annotations:
-    """Labels that err at a rate which varies over items, towards the classes that an item resembles.
+    """Labels with an error rate that varies over items, and errors that depend on the features.
 
-    Each annotator has a random view of each class; an item is taken for the classes that its features call up in
-    that view (part-dependent label noise of Xia et al. 2020, Algorithm 2, one draw of the views per annotator).
+    Each annotator has a random linear map from features to scores for each true class; wrong labels follow the softmax
+    of the scores (part-dependent label noise of Xia et al. 2020, Algorithm 2, one draw of the maps per annotator).
 
     Parameters
     ----------
     features
         (n_items, n_features) or images; they are standardised.
     flip_rates
-        (n_annotators,) mean probability of a wrong label; over items it varies as a normal number with deviation
-        0.1 that is kept within 0..1.
+        (n_annotators,) mean probability of a wrong label; over items it follows a normal distribution with standard
+        deviation 0.1, truncated to 0..1.
 
     Examples
     --------
@@ -110,14 +105,14 @@ def simulate_instance_dependent(
         own = np.flatnonzero(annotator == place)
         rows[own] = instance_rows(values[item[own]], truth[item[own]], rate, n_classes, seed=seed, index=place)
     label = draw_rows(np.cumsum(rows, axis=1), seed)
-    people = range(len(rates))
-    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=people)
+    annotators = range(len(rates))
+    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=annotators)
 
 
 def instance_rows(
     values: NDArray[Any], truth: NDArray[np.int64], rate: float, n_classes: int, *, seed: int, index: int
 ) -> NDArray[np.float64]:
-    """(n, n_classes) label probabilities of one annotator: 1 - flip rate on the truth, the rest by resemblance."""
+    """(n, n_classes) label probabilities of one annotator: 1 - flip rate on the truth, the rest by the scores."""
     from scipy.special import softmax
 
     rows = np.arange(len(truth))
@@ -134,7 +129,7 @@ def instance_rows(
 
 
 def truncated_flips(rate: float, n_items: int, *, seed: int, index: int) -> NDArray[np.float64]:
-    """Flip rates over items: normal around `rate`, those outside 0..1 drawn anew; a rate of 0 or 1 is exact."""
+    """Flip rates over items: normal around `rate`, truncated to 0..1; a rate of 0 or 1 is exact."""
     from scipy.stats import truncnorm
 
     if rate in (0.0, 1.0):

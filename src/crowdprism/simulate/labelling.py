@@ -1,15 +1,16 @@
-"""Simulated crowds at work: draw labels from confusion matrices, and let annotators copy from one another."""
+"""Labels drawn from confusion matrices, and annotators who copy from others."""
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import positions
+from crowdprism.annotations.names import name_array, positions
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.seeding import stream
 from crowdprism.simulate.confusions import Confusions
@@ -66,44 +67,25 @@ def annotations_of_labels(
     classes: Sequence[Hashable] | None = None,
     items: Sequence[Hashable] | None = None,
 ) -> Annotations:
-    """Put drawn label codes of observed pairs into a container, with the truth as gold.
-
-    Parameters
-    ----------
-    label
-        (n_pairs,) class codes.
-    annotators, classes, items
-        Names in the order of their codes; classes and items are numbers from 0 by default.
-    """
-    item, annotator = pairs
-    names = list(range(n_classes) if classes is None else classes)
-    things = list(range(len(truth)) if items is None else items)
-    for given, wanted, role in ((names, n_classes, "classes"), (things, len(truth), "items")):
-        if len(given) != wanted:
-            raise InvalidParameterError(f"{len(given)} names are given for {wanted} {role}.")
-    return Annotations.from_triplets(
-        _named(things, item),
-        _named(list(annotators), annotator),
-        _named(names, label),
-        classes=names,
-        item_names=things,
-        annotator_names=list(annotators),
-        gold=dict(zip(things, _named(names, truth).tolist(), strict=True)),
+    """Annotations of observed pairs from label codes (n_pairs,), with the truth as gold; names follow the codes."""
+    built = Annotations.from_triplets(
+        *(*pairs, label),
+        classes=range(n_classes),
+        item_names=range(len(truth)),
+        annotator_names=range(len(annotators)),
+        gold=dict(enumerate(truth.tolist())),
     )
-
-
-def _named(names: list[Any], codes: NDArray[Any]) -> NDArray[Any]:
-    """Names of codes; numbers from 0 are their own names, which spares a million Python objects."""
-    if names == list(range(len(names))):
-        return codes
-    listed: NDArray[Any] = np.empty(len(names), dtype=object)
-    listed[:] = names
-    picked: NDArray[Any] = listed[codes]
-    return picked
+    names: dict[str, Any] = {"annotators": annotators, "classes": classes, "items": items}
+    given: dict[str, Any] = {role: name_array(own) for role, own in names.items() if own is not None}
+    for role, own in given.items():
+        wanted = len(getattr(built, role))
+        if len(own) != wanted or len(set(own.tolist())) != wanted:
+            raise InvalidParameterError(f"There must be {wanted} different names of {role}, not {some(own.tolist())}.")
+    return replace(built, **given)
 
 
 def check_true_classes(true_classes: Any, n_classes: int) -> NDArray[np.int64]:
-    """(n_items,) class codes, all of them within 0..n_classes - 1."""
+    """Return true classes as (n_items,) class codes; raise if they are not whole numbers in 0..n_classes - 1."""
     truth = np.asarray(true_classes)
     if truth.ndim != 1 or not len(truth):
         raise InvalidParameterError(f"True classes must be a column of at least one entry, not shape {truth.shape}.")
@@ -121,7 +103,7 @@ def draw_rows(cumulative: NDArray[Any], seed: int) -> NDArray[np.int64]:
 
 
 def copy_annotators(annotations: Annotations, copies: Mapping[Hashable, Hashable]) -> Annotations:
-    """Let some annotators hand in exactly what others labelled, instead of work of their own.
+    """Replace the labels of some annotators by exact copies of the labels of others.
 
     Parameters
     ----------
@@ -134,10 +116,9 @@ def copy_annotators(annotations: Annotations, copies: Mapping[Hashable, Hashable
     >>> copy_annotators(a, {2: 0}).to_dense().tolist()
     [[0, 1, 0], [1, 1, 1]]
     """
-    junior = positions(annotations.annotators, list(copies))
-    senior = positions(annotations.annotators, list(copies.values()))
-    named = [*copies, *copies.values()]
-    unknown = [name for name, place in zip(named, [*junior, *senior], strict=True) if place < 0]
+    names = [*copies, *copies.values()]
+    places = positions(annotations.annotators, names)
+    unknown = [name for name, place in zip(names, places, strict=True) if place < 0]
     if unknown:
         raise InvalidParameterError(
             f"{len(unknown)} names are not annotators: {some(unknown)}. "
@@ -145,29 +126,19 @@ def copy_annotators(annotations: Annotations, copies: Mapping[Hashable, Hashable
         )
     chained = [name for name in copies.values() if name in copies]
     if chained:
-        raise InvalidParameterError(f"{some(chained)} would be copied from and copy as well; choose who works.")
-    own = annotations.select(~np.isin(annotations.annotator, junior))
-    rows = [np.flatnonzero(own.annotator == place) for place in senior]
-    every = np.concatenate([np.arange(own.n_annotations), *rows])
-    who = np.concatenate([own.annotator, *(np.full(len(r), place) for r, place in zip(rows, junior, strict=True))])
-    gold = None
-    if own.gold is not None:
-        known = ~np.ma.getmaskarray(own.gold)
-        codes = np.asarray(own.gold[known])
-        gold = dict(zip(own.items[known].tolist(), own.classes[codes].tolist(), strict=True))
-    return Annotations.from_triplets(
-        own.items[own.item[every]],
-        own.annotators[who],
-        own.classes[own.label[every]],
-        classes=own.classes.tolist(),
-        item_names=own.items.tolist(),
-        annotator_names=own.annotators.tolist(),
-        gold=gold,
-    )
+        raise InvalidParameterError(f"{some(chained)} cannot both copy and be copied. Choose one role for each.")
+    juniors, seniors = places[: len(copies)], places[len(copies) :]
+    own = annotations.select(~np.isin(annotations.annotator, juniors))
+    copied = [
+        replace(work, annotator=np.full_like(work.annotator, junior))
+        for junior, senior in zip(juniors, seniors, strict=True)
+        for work in [own.select(own.annotator == senior)]
+    ]
+    return own.concat(*copied)
 
 
 def random_copies(annotators: Sequence[Hashable], n_copiers: int, *, seed: int = 0) -> dict[Hashable, Hashable]:
-    """Draw who copies from whom: different juniors, each with a senior who does own work.
+    """Draw who copies from whom: distinct juniors, each with a senior who does not copy.
 
     Examples
     --------

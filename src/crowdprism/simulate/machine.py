@@ -7,8 +7,8 @@ are imported when an annotator is trained.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +18,127 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.progress import progress
 from crowdprism.seeding import stream
 from crowdprism.simulate.labelling import annotations_of_labels, check_true_classes
-from crowdprism.simulate.machine_annotators import (
-    EXPERT_SIZE,
-    PUBLISHED_ACCURACIES,
-    SMALL_SIZES,
-    AccuracyReport,
-    Case,
-    MachineAnnotator,
-    machine_list,
-)
-from crowdprism.simulate.machine_networks import Predictor, train_network
-from crowdprism.simulate.machine_svm import train_svm
+from crowdprism.simulate.machine_networks import KERNELS, Predictor, train_neighbours, train_network, train_svm
 from crowdprism.simulate.observation import Pairs, each_with_probability
 
+MachineKind = Literal["svm", "knn", "logistic", "fcnn", "cnn"]
+Case = Literal[1, 2]
+EXPERT_SIZE = 9000  # the reference code; the paper's text says 10 000
+SMALL_SIZES = (100, 200, 300, 400)  # the reference code; the paper's text says 100 to 500
+EXPERT_PROBABILITY = 0.1
 POOL_SIZE = 10_000
 OBSERVED_SHARE = 0.1
 N_ITEMS_FOR_ACCURACY = 2000  # a standard error of at most 1.1 points
-SMALLEST_IMAGE = 6  # two 3 x 3 convolutions and a pooling step need as much
+SMALLEST_IMAGE = 6  # the least that two 3 x 3 convolutions and a pooling step can take
+
+NEIGHBOURS = (3, 5, 7, 10)
+CNN_EPOCHS = (5, 10, 15, 20)
+FCNN_EPOCHS = (10, 15, 20, 25)
+LOGISTIC_EPOCHS = 10
+FIVE_WITHOUT_EXPERTS: tuple[tuple[MachineKind, str | int], ...] = (
+    *(("svm", "linear"), ("logistic", LOGISTIC_EPOCHS), ("knn", 5), ("cnn", 5), ("fcnn", 10)),
+)
+# The reference's experts are a linear SVM and 5 neighbours. A third, the linear SVM of the fourth row, is ours, so that
+# 20 annotators include the three above 90 % that the paper reports.
+EXPERT_PLACES = {0, 7, 15}
+# Accuracies in Ibrahim, Nguyen and Fu (ICLR 2023), by data set, case and number of annotators
+PUBLISHED_ACCURACIES = {
+    ("mnist", 1, 15): "3.15 to 95.27 %, 2 above 90 %",
+    ("mnist", 1, 20): "3.24 to 95.73 %, 3 above 90 %",
+    ("mnist", 2, 5): "15.88 to 82.23 %, 2 below 50 %",
+}
+
+
+@dataclass(frozen=True)
+class MachineAnnotator:
+    """One annotator: what is trained, on how many items, and how.
+
+    Attributes
+    ----------
+    setting
+        Kernel of a support vector machine, number of neighbours, or epochs of a network.
+    n_train
+        Training items; None is drawn from `SMALL_SIZES` (experts always take `EXPERT_SIZE`).
+    """
+
+    kind: MachineKind
+    setting: str | int
+    n_train: int | None = None
+    expert: bool = False
+
+    @property
+    def name(self) -> str:
+        """Kind and setting, such as `svm-linear` or `cnn-10`."""
+        return f"{self.kind}-{self.setting}{'-expert' if self.expert else ''}"
+
+
+def machine_list(
+    n_annotators: int, *, case: Case, experts: Literal["listed", "drawn"] = "listed", seed: Any = 0
+) -> list[MachineAnnotator]:
+    """The annotators of the published experiments on MNIST and Fashion-MNIST, by case and number.
+
+    Rows of five (SVM, CNN, neighbours, hidden layer, logistic regression) with settings that change from row to
+    row, as in the reference code for 15 and 20 annotators; further rows continue in the same way. Case 2 with up to
+    five annotators has its own list.
+
+    Parameters
+    ----------
+    case
+        1 with experts, 2 without.
+    experts
+        For case 1: at fixed places as in the reference code (`"listed"`), or each annotator with probability 0.1 as in
+        the paper's text (`"drawn"`).
+
+    Examples
+    --------
+    >>> [annotator.name for annotator in machine_list(5, case=2)]
+    ['svm-linear', 'logistic-10', 'knn-5', 'cnn-5', 'fcnn-10']
+    >>> [place for place, one in enumerate(machine_list(15, case=1)) if one.expert]
+    [0, 7]
+    """
+    if n_annotators < 1:
+        raise InvalidParameterError(f"There must be at least one annotator, not {n_annotators}.")
+    if case not in (1, 2):
+        raise InvalidParameterError(f"case must be 1 (with experts) or 2 (without), not {case!r}.")
+    if experts not in ("listed", "drawn"):
+        raise InvalidParameterError(f'experts must be "listed" or "drawn", not {experts!r}.')
+    if case == 2 and n_annotators <= len(FIVE_WITHOUT_EXPERTS):
+        return [MachineAnnotator(kind, setting) for kind, setting in FIVE_WITHOUT_EXPERTS[:n_annotators]]
+    listed = [_annotator_at(place) for place in range(n_annotators)]
+    if case == 2:
+        return listed
+    drawn = stream(seed, "machine experts").random(n_annotators) < EXPERT_PROBABILITY
+    chosen = EXPERT_PLACES if experts == "listed" else set(np.flatnonzero(drawn).tolist())
+    return [replace(one, expert=True, n_train=None) if place in chosen else one for place, one in enumerate(listed)]
+
+
+def _annotator_at(place: int) -> MachineAnnotator:
+    row, column = divmod(place, 5)
+    return (
+        MachineAnnotator("svm", KERNELS[row % len(KERNELS)]),
+        MachineAnnotator("cnn", CNN_EPOCHS[row % len(CNN_EPOCHS)]),
+        MachineAnnotator("knn", NEIGHBOURS[row % len(NEIGHBOURS)]),
+        MachineAnnotator("fcnn", FCNN_EPOCHS[row % len(FCNN_EPOCHS)]),
+        MachineAnnotator("logistic", LOGISTIC_EPOCHS, n_train=SMALL_SIZES[row % len(SMALL_SIZES)]),
+    )[column]
+
+
+@dataclass(frozen=True)
+class AccuracyReport:
+    """Accuracies of machine annotators (between 0 and 1) beside the published range; `str()` gives a table."""
+
+    names: tuple[str, ...]
+    accuracies: NDArray[np.float64]
+    published: str | None = None
+
+    def __str__(self) -> str:
+        percent = 100 * self.accuracies
+        lines = [f"{name:>20} {value:6.2f} %" for name, value in zip(self.names, percent, strict=True)]
+        counts = f"{(percent > 90).sum()} above 90 %, {(percent < 50).sum()} below 50 %"
+        lines.append(f"measured {percent.min():.2f} to {percent.max():.2f} %, {counts}")
+        if self.published is not None:
+            lines.append(f"published {self.published}")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -43,8 +147,6 @@ class MachineCrowd:
 
     Attributes
     ----------
-    annotators
-        What each is.
     n_train
         (n_annotators,) number of items each was trained on.
     """
@@ -68,21 +170,20 @@ class MachineCrowd:
     def annotate(
         self, features: Any, true_classes: Any, pairs: Pairs, *, classes: Sequence[Hashable] | None = None
     ) -> Annotations:
-        """The labels of the observed pairs; each annotator looks only at the items that it labels."""
+        """The labels of the observed pairs."""
         truth = check_true_classes(true_classes, self.n_classes)
         values = np.asarray(features)
         item, annotator = pairs
         label = np.empty(len(item), dtype=np.int64)
-        for place in range(len(self.predictors)):
+        for place in np.unique(annotator):
             rows = np.flatnonzero(annotator == place)
-            if len(rows):
-                label[rows] = self.predict(values[item[rows]], place)
+            label[rows] = self.predict(values[item[rows]], place)
         return annotations_of_labels(
             truth, label, pairs, n_classes=self.n_classes, classes=classes, annotators=self.names
         )
 
     def accuracies(self, features: Any, true_classes: Any) -> NDArray[np.float64]:
-        """(n_annotators,) share of these items that each annotator labels rightly."""
+        """(n_annotators,) share of these items that each annotator labels correctly."""
         truth = np.asarray(true_classes)
         values = normalised(np.asarray(features), self.mean, self.deviation)
         return np.array([(predictor(values) == truth).mean() for predictor in self.predictors])
@@ -102,13 +203,13 @@ def machine_crowd(
     Parameters
     ----------
     features
-        The pool: (n_items, n_features), or images (n_items, height, width[, channels]), which a CNN needs. All
-        are normalised by the pool's one mean and deviation, as is usual for MNIST.
+        The pool: (n_items, n_features), or images (n_items, height, width[, channels]), which a CNN needs. They are
+        normalised by one mean and standard deviation, as is usual for MNIST.
     annotators
         What to train, as from `machine_list`.
     lr_label_bug
         Repeat a mistake of the reference code, which takes the features of logistic regression's sub-sample but
-        the labels of the pool's first items; it explains published accuracies near 3 %. Off by default.
+        the labels of the pool's first items; it explains published accuracies near 3 %.
 
     Examples
     --------
@@ -139,7 +240,7 @@ def machine_crowd(
 
 
 def normalised(features: NDArray[Any], mean: float, deviation: float) -> NDArray[np.float32]:
-    """Centred and scaled, as float32; images get their channel axis in front."""
+    """Centred and scaled float32; images become (n_items, channels, height, width)."""
     values = (features.astype(np.float32) - np.float32(mean)) / np.float32(deviation)
     if values.ndim == 3:
         return values[:, None]
@@ -147,13 +248,10 @@ def normalised(features: NDArray[Any], mean: float, deviation: float) -> NDArray
 
 
 def training_items(annotator: MachineAnnotator, n_pool: int, seed: Any, place: int) -> NDArray[np.int64]:
-    """Which items of the pool an annotator is trained on; a stream of its own, so that no other changes it."""
+    """Positions in the pool of an annotator's training items, from a stream of its own."""
     random = stream(seed, "machine training items", place)
-    size = int(random.choice(SMALL_SIZES))
-    if annotator.n_train is not None:
-        size = annotator.n_train
-    if annotator.expert:
-        size = min(EXPERT_SIZE, n_pool)
+    drawn = int(random.choice(SMALL_SIZES))
+    size = min(EXPERT_SIZE, n_pool) if annotator.expert else annotator.n_train or drawn
     if size > n_pool:
         raise InvalidParameterError(
             f"Annotator {place} ({annotator.name}) is trained on {size} items, but the pool has only {n_pool}. "
@@ -171,57 +269,33 @@ def _train(
     seed: Any,
     place: int,
 ) -> Predictor:
-    if annotator.kind == "svm":
-        return train_svm(flat(features), labels, kernel=str(annotator.setting))
-    if annotator.kind == "knn":
-        return train_neighbours(features, labels, int(annotator.setting))
-    if annotator.kind not in ("logistic", "fcnn", "cnn"):
+    kind, setting = annotator.kind, annotator.setting
+    if kind == "svm":
+        return train_svm(features, labels, kernel=str(setting))
+    if kind == "knn":
+        return train_neighbours(features, labels, n_neighbours=int(setting))
+    if kind not in ("logistic", "fcnn", "cnn"):
         raise InvalidParameterError(
-            f"There is no machine annotator of kind {annotator.kind!r}; there are svm, knn, logistic, fcnn, cnn."
+            f"There is no machine annotator of kind {kind!r}; there are svm, knn, logistic, fcnn, cnn."
         )
-    if annotator.kind == "cnn" and (features.ndim != 4 or min(features.shape[2:]) < SMALLEST_IMAGE):
+    if kind == "cnn" and (features.ndim != 4 or min(features.shape[2:]) < SMALLEST_IMAGE):
         raise InvalidParameterError(
             f"A CNN annotator needs images of at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE} pixels, "
             f"(n_items, height, width[, channels]), but items have shape {features.shape[1:]}. "
             "Choose annotators without cnn."
         )
-    return train_network(
-        annotator.kind,
-        features,
-        labels,
-        n_classes=n_classes,
-        epochs=int(annotator.setting),
-        until_expert=annotator.expert,
-        seed=seed,
-        index=place,
-    )
-
-
-def flat(features: NDArray[np.float32]) -> NDArray[np.float32]:
-    """One row of numbers per item."""
-    return features.reshape(len(features), -1)
-
-
-def train_neighbours(features: NDArray[np.float32], labels: NDArray[np.int64], n_neighbours: int) -> Predictor:
-    """The most common class among the nearest training items."""
-    from sklearn.neighbors import KNeighborsClassifier
-
-    if not 1 <= n_neighbours <= len(labels):
-        raise InvalidParameterError(
-            f"The number of neighbours must lie between 1 and the {len(labels)} training items, not {n_neighbours}."
-        )
-    model = KNeighborsClassifier(n_neighbours, algorithm="brute").fit(flat(features), labels)
-    return lambda items: np.asarray(model.predict(flat(items)), dtype=np.int64)
+    options = {"n_classes": n_classes, "epochs": int(setting), "until_expert": annotator.expert}
+    return train_network(kind, features, labels, seed=seed, index=place, **options)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
 class MachineAnnotations:
-    """What `machine_annotations` made.
+    """Result of `machine_annotations`.
 
     Attributes
     ----------
     annotations
-        Labels of the chosen items, named by their position in the data, with gold.
+        Labels of the chosen items, in the order of `items`, with gold.
     items
         (n_items,) positions of the labelled items in the data; none of them trained an annotator.
     report
@@ -249,20 +323,20 @@ def machine_annotations(
     n_classes: int | None = None,
     published_for: str = "mnist",
 ) -> MachineAnnotations:
-    """Set items aside, train machine annotators on them, and let these label other items, each pair by chance.
+    """Train machine annotators on some items and let them label others, each pair with a given probability.
 
     Parameters
     ----------
     features, true_classes
         All items, such as the training images of MNIST.
     n_items
-        How many items get labelled, drawn from those not set aside.
+        Number of items to label, drawn from those that train no annotator.
     case
         1 with experts, 2 without; see `machine_list`.
     probability
-        Chance of each (item, annotator) pair to be observed.
+        Probability that an annotator labels an item.
     pool_size
-        How many items are set aside to train annotators on.
+        Number of items set aside to train the annotators.
     crowd_seed
         Seed of pool and annotators, by default `seed`; fix it to keep one crowd over several trials, as the
         reference code does.
@@ -284,17 +358,13 @@ def machine_annotations(
             f"{pool_size} items for the annotators and {n_items} to label are more than the {len(values)} there are."
         )
     of_crowd = seed if crowd_seed is None else crowd_seed
-    order = stream(of_crowd, "machine pool").permutation(len(values))
-    pool, others = order[:pool_size], order[pool_size:]
+    pool, others = np.split(stream(of_crowd, "machine pool").permutation(len(values)), [pool_size])
     chosen = np.sort(stream(seed, "machine items").choice(others, size=n_items, replace=False))
     listed = machine_list(n_annotators, case=case, seed=of_crowd)
     crowd = machine_crowd(values[pool], truth[pool], listed, n_classes=known, lr_label_bug=lr_label_bug, seed=of_crowd)
     pairs = each_with_probability(n_items, n_annotators, probability=probability, seed=seed)
     annotations = crowd.annotate(values[chosen], truth[chosen], pairs)
     measured = chosen[:: max(1, n_items // N_ITEMS_FOR_ACCURACY)][:N_ITEMS_FOR_ACCURACY]
-    report = AccuracyReport(
-        tuple(crowd.names),
-        crowd.accuracies(values[measured], truth[measured]),
-        PUBLISHED_ACCURACIES.get((published_for, case, n_annotators)),
-    )
-    return MachineAnnotations(annotations, chosen, crowd, report)
+    accuracies = crowd.accuracies(values[measured], truth[measured])
+    published = PUBLISHED_ACCURACIES.get((published_for, case, n_annotators))
+    return MachineAnnotations(annotations, chosen, crowd, AccuracyReport(tuple(crowd.names), accuracies, published))

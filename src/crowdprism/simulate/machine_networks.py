@@ -1,9 +1,9 @@
-"""The small networks among the machine annotators: logistic regression, one hidden layer, and a CNN.
+"""Training of single machine annotators: support vector machines, neighbours, and small networks.
 
-Layers, optimiser and losses follow the reference code of Ibrahim, Nguyen and Fu (ICLR 2023): Adam with rate 1e-3
-and weight decay 1e-3, batches of 512, so that up to 512 training items make one step per epoch; cross-entropy is
-applied to the softmax of logistic regression and of the hidden-layer network (a softmax of a softmax), which slows
-their learning and is part of why these annotators are weak.
+The networks (logistic regression, one hidden layer, a CNN) have the layers, optimiser and losses of the reference code
+of Ibrahim, Nguyen and Fu (ICLR 2023): Adam with rate 1e-3 and weight decay 1e-3, batches of 512, so that up to 512
+training items make one step per epoch. Except for the CNN, cross-entropy is applied to the softmax (a softmax of a
+softmax), which slows learning and is one reason why these annotators are weak.
 """
 
 from __future__ import annotations
@@ -15,26 +15,53 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.errors import InvalidParameterError
 from crowdprism.seeding import stream, torch_stream
 
 if TYPE_CHECKING:
     import torch
 
 NetworkKind = Literal["logistic", "fcnn", "cnn"]
+KERNELS = ("linear", "rbf", "poly")
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 1e-3
-ADAM_MEMORY = (0.9, 0.999)
-ADAM_EPSILON = 1e-8
 BATCH_SIZE = 512
 HIDDEN_UNITS = 128
 CNN_CHANNELS = (32, 64)
 CNN_DROPOUT = (0.25, 0.5)
-ITEMS_AT_ONCE = 50  # so that the maps of a CNN stay in the cache, which is half as fast again
+ITEMS_AT_ONCE = 50  # the maps of a CNN then fit the cache, which is 1.5 times as fast
 EXPERT_ACCURACY = 0.9
-EXPERT_MAX_EPOCHS = 60  # an expert that has not learned by then stays as it is; the report shows its accuracy
+EXPERT_MAX_EPOCHS = 60  # training of an expert stops here in any case; the report shows its accuracy
 
 Weights = list["torch.Tensor"]
 Predictor = Callable[[NDArray[np.float32]], NDArray[np.int64]]
+
+
+def train_svm(features: NDArray[np.float32], labels: NDArray[np.int64], *, kernel: str) -> Predictor:
+    """A support vector machine of scikit-learn; training items of a single class make it a constant."""
+    from sklearn.svm import SVC
+
+    if kernel not in KERNELS:
+        raise InvalidParameterError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")
+    if len(np.unique(labels)) == 1:
+        return lambda items: np.full(len(items), labels[0])
+    return _predictor(SVC(kernel=kernel), features, labels)
+
+
+def train_neighbours(features: NDArray[np.float32], labels: NDArray[np.int64], *, n_neighbours: int) -> Predictor:
+    """The most common class among the nearest training items."""
+    from sklearn.neighbors import KNeighborsClassifier
+
+    if not 1 <= n_neighbours <= len(labels):
+        raise InvalidParameterError(
+            f"The number of neighbours must lie between 1 and the {len(labels)} training items, not {n_neighbours}."
+        )
+    return _predictor(KNeighborsClassifier(n_neighbours, algorithm="brute"), features, labels)
+
+
+def _predictor(model: Any, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Predictor:
+    model.fit(features.reshape(len(features), -1), labels)
+    return lambda items: np.asarray(model.predict(items.reshape(len(items), -1)), dtype=np.int64)
 
 
 def train_network(
@@ -48,54 +75,30 @@ def train_network(
     seed: Any,
     index: int,
 ) -> Predictor:
-    """Train one network and return its prediction function; draws come from streams of this annotator alone.
+    """Train one network and return its prediction function; all random draws come from streams of this annotator.
 
-    With `until_expert`, training goes on beyond `epochs` until more than 90 % of the training items are right.
+    With `until_expert`, training goes on after `epochs` until more than 90 % of the training items are correct.
     """
     import torch
 
     generator = torch_stream(seed, "machine network", index)
     inputs, targets = tensor_of(kind, features), torch.from_numpy(labels)
     weights = first_weights(kind, tuple(inputs.shape[1:]), n_classes, generator)
-    step = adam_steps(weights)
+    optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE, weight_decay=WEIGHT_DECAY)
     order = stream(seed, "machine order", index)
     for epoch in range(max(epochs, EXPERT_MAX_EPOCHS if until_expert else 0)):
-        rows = torch.from_numpy(order.permutation(len(targets)))
-        for begin in range(0, len(rows), BATCH_SIZE):
-            batch = rows[begin : begin + BATCH_SIZE]
-            step(gradients(kind, weights, inputs[batch], targets[batch], generator))
-        if epoch + 1 >= epochs and until_expert and share_right(kind, weights, inputs, labels) > EXPERT_ACCURACY:
+        for batch in torch.split(torch.from_numpy(order.permutation(len(targets))), BATCH_SIZE):
+            optimizer.zero_grad()
+            for part in torch.split(batch, ITEMS_AT_ONCE if kind == "cnn" else BATCH_SIZE):
+                (summed_loss(kind, weights, inputs[part], targets[part], generator) / len(batch)).backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+        if epoch + 1 >= epochs and until_expert and (predict(kind, weights, inputs) == labels).mean() > EXPERT_ACCURACY:
             break
     return lambda items: predict(kind, weights, tensor_of(kind, items))
 
 
-def adam_steps(weights: Weights) -> Callable[[Sequence[torch.Tensor]], None]:
-    """Adam with weight decay added to the gradient (Kingma and Ba 2015), as a function of the gradients.
-
-    A few lines of our own, because the first step of torch's optimisers loads its compiler, for seconds.
-    """
-    import torch
-
-    first = [torch.zeros_like(weight) for weight in weights]
-    second = [torch.zeros_like(weight) for weight in weights]
-    count = 0
-
-    def step(gradients: Sequence[torch.Tensor]) -> None:
-        nonlocal count
-        count += 1
-        fast, slow = 1 - ADAM_MEMORY[0] ** count, 1 - ADAM_MEMORY[1] ** count
-        with torch.no_grad():
-            for weight, gradient, mean, square in zip(weights, gradients, first, second, strict=True):
-                decayed = gradient + WEIGHT_DECAY * weight
-                mean.lerp_(decayed, 1 - ADAM_MEMORY[0])
-                square.mul_(ADAM_MEMORY[1]).addcmul_(decayed, decayed, value=1 - ADAM_MEMORY[1])
-                weight.addcdiv_(mean, (square / slow).sqrt_().add_(ADAM_EPSILON), value=-LEARNING_RATE / fast)
-
-    return step
-
-
 def tensor_of(kind: NetworkKind, features: NDArray[np.float32]) -> torch.Tensor:
-    """Flat rows for all but the CNN, whose channels come last in memory: its convolutions are faster so."""
+    """Flat rows, or for the CNN images in channels-last layout, in which convolutions are faster."""
     import torch
 
     if kind != "cnn":
@@ -104,7 +107,10 @@ def tensor_of(kind: NetworkKind, features: NDArray[np.float32]) -> torch.Tensor:
 
 
 def first_weights(kind: NetworkKind, shape: Sequence[int], n_classes: int, generator: torch.Generator) -> Weights:
-    """Weights and biases, layer after layer, uniform within 1 / sqrt(inputs) as torch's layers start."""
+    """Weight and bias of each layer, uniform within 1 / sqrt(inputs) as in torch's layers."""
+    import torch
+
+    shapes: list[tuple[int, ...]] = [(n_classes, shape[0])]
     if kind == "cnn":
         n_channels, height, width = shape
         narrow, wide = CNN_CHANNELS
@@ -112,78 +118,52 @@ def first_weights(kind: NetworkKind, shape: Sequence[int], n_classes: int, gener
         shapes = [(narrow, n_channels, 3, 3), (wide, narrow, 3, 3), (HIDDEN_UNITS, n_flat), (n_classes, HIDDEN_UNITS)]
     elif kind == "fcnn":
         shapes = [(HIDDEN_UNITS, shape[0]), (n_classes, HIDDEN_UNITS)]
-    else:
-        shapes = [(n_classes, shape[0])]
-    return [drawn for layer in shapes for drawn in _layer(layer, generator)]
-
-
-def _layer(shape: tuple[int, ...], generator: torch.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    import torch
-
-    bound = 1 / math.sqrt(math.prod(shape[1:]))
-    weight = (2 * torch.rand(shape, generator=generator) - 1) * bound
-    if weight.ndim == 4:
-        weight = weight.contiguous(memory_format=torch.channels_last)
-    weight.requires_grad_()
-    bias = ((2 * torch.rand(shape[:1], generator=generator) - 1) * bound).requires_grad_()
-    return weight, bias
+    weights: Weights = []
+    for layer in shapes:
+        bound = 1 / math.sqrt(math.prod(layer[1:]))
+        weight, bias = ((2 * torch.rand(size, generator=generator) - 1) * bound for size in (layer, layer[:1]))
+        if len(layer) == 4:
+            weight = weight.contiguous(memory_format=torch.channels_last)
+        weights += [weight.requires_grad_(), bias.requires_grad_()]
+    return weights
 
 
 def logits_of(
     kind: NetworkKind, weights: Weights, inputs: torch.Tensor, generator: torch.Generator | None = None
 ) -> torch.Tensor:
-    """(n, n_classes); a generator switches the CNN's dropout on."""
-    from torch.nn import functional
+    """(n, n_classes); the CNN uses dropout if a generator is given."""
+    import torch
+    from torch.nn.functional import conv2d, linear, max_pool2d
+
+    def drop(values: torch.Tensor, share: float) -> torch.Tensor:
+        if generator is None:
+            return values
+        return values * (torch.rand(values.shape, generator=generator) >= share) / (1 - share)
 
     if kind == "logistic":
-        return functional.linear(inputs, weights[0], weights[1])
+        return linear(inputs, weights[0], weights[1])
     if kind == "fcnn":
-        return functional.linear(functional.linear(inputs, weights[0], weights[1]).relu(), weights[2], weights[3])
-    maps = functional.conv2d(inputs, weights[0], weights[1]).relu()
-    maps = functional.max_pool2d(functional.conv2d(maps, weights[2], weights[3]).relu(), 2)
-    hidden = functional.linear(_dropped(maps, CNN_DROPOUT[0], generator).flatten(1), weights[4], weights[5]).relu()
-    return functional.linear(_dropped(hidden, CNN_DROPOUT[1], generator), weights[6], weights[7])
+        return linear(linear(inputs, weights[0], weights[1]).relu(), weights[2], weights[3])
+    maps = conv2d(inputs, weights[0], weights[1]).relu()
+    maps = max_pool2d(conv2d(maps, weights[2], weights[3]).relu(), 2)
+    hidden = linear(drop(maps, CNN_DROPOUT[0]).flatten(1), weights[4], weights[5]).relu()
+    return linear(drop(hidden, CNN_DROPOUT[1]), weights[6], weights[7])
 
 
-def _dropped(values: torch.Tensor, share: float, generator: torch.Generator | None) -> torch.Tensor:
-    import torch
+def summed_loss(
+    kind: NetworkKind, weights: Weights, inputs: torch.Tensor, targets: torch.Tensor, generator: torch.Generator | None
+) -> torch.Tensor:
+    """Cross-entropy, of the logits for the CNN and of the class probabilities for the others."""
+    from torch.nn.functional import cross_entropy
 
-    if generator is None:
-        return values
-    return values * (torch.rand(values.shape, generator=generator) >= share) / (1 - share)
-
-
-def gradients(
-    kind: NetworkKind, weights: Weights, inputs: torch.Tensor, targets: torch.Tensor, generator: torch.Generator
-) -> Weights:
-    """Gradients of the mean cross-entropy: of the logits for the CNN, of the class probabilities for the others."""
-    import torch
-    from torch.nn import functional
-
-    total = [torch.zeros_like(weight) for weight in weights]
-    size = ITEMS_AT_ONCE if kind == "cnn" else len(targets)
-    for begin in range(0, len(targets), size):
-        part = slice(begin, begin + size)
-        logits = logits_of(kind, weights, inputs[part], generator)
-        scores = logits if kind == "cnn" else logits.softmax(1)
-        loss = functional.cross_entropy(scores, targets[part], reduction="sum") / len(targets)
-        for sum_so_far, gradient in zip(total, torch.autograd.grad(loss, weights), strict=True):
-            sum_so_far += gradient
-    return total
+    logits = logits_of(kind, weights, inputs, generator)
+    return cross_entropy(logits if kind == "cnn" else logits.softmax(1), targets, reduction="sum")
 
 
 def predict(kind: NetworkKind, weights: Weights, inputs: torch.Tensor) -> NDArray[np.int64]:
     """(n,) most probable classes."""
     import torch
 
-    found = np.empty(len(inputs), dtype=np.int64)
     with torch.no_grad():
-        for begin in range(0, len(inputs), ITEMS_AT_ONCE):
-            part = slice(begin, begin + ITEMS_AT_ONCE)
-            found[part] = logits_of(kind, weights, inputs[part]).argmax(1).numpy()
-    return found
-
-
-def share_right(kind: NetworkKind, weights: Weights, inputs: torch.Tensor, labels: NDArray[np.int64]) -> float:
-    """Accuracy on the items trained on."""
-    return float((predict(kind, weights, inputs) == labels).mean())
+        found = [logits_of(kind, weights, part).argmax(1) for part in torch.split(inputs, ITEMS_AT_ONCE)]
+    return torch.cat(found).numpy()

@@ -14,7 +14,7 @@ Pairs = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 def each_with_probability(n_items: int, n_annotators: int, *, probability: float, seed: int = 0) -> Pairs:
-    """Every pair is observed independently; a share of (1 - probability)^n_annotators of the items gets no label.
+    """Every pair is observed independently, so that a share (1 - probability)^n_annotators of items has no label.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def per_item(n_items: int, n_annotators: int, *, labels: int, share: Any = None,
     Parameters
     ----------
     share
-        (n_annotators,) how eager each annotator is; by default all alike.
+        (n_annotators,) relative activity of each annotator; by default equal.
 
     Examples
     --------
@@ -48,10 +48,10 @@ def per_item(n_items: int, n_annotators: int, *, labels: int, share: Any = None,
             f"Labels per item must lie between 1 and the {n_annotators} annotators, not {labels}."
         )
     random = stream(seed, "per_item")
-    eagerness = np.ones(n_annotators) if share is None else np.asarray(share, dtype=float)
+    activity = np.ones(n_annotators) if share is None else np.asarray(share, dtype=float)
     # The smallest of exponential arrival times with these rates is a weighted draw without replacement.
     chosen = [
-        np.argpartition(random.exponential(size=(len(block), n_annotators)) / eagerness, labels - 1, axis=1)[:, :labels]
+        np.argpartition(random.exponential(size=(len(block), n_annotators)) / activity, labels - 1, axis=1)[:, :labels]
         for block in np.array_split(np.arange(n_items), max(1, n_items * n_annotators // 10_000_000))
     ]
     annotator = np.concatenate(chosen).reshape(-1)
@@ -59,12 +59,12 @@ def per_item(n_items: int, n_annotators: int, *, labels: int, share: Any = None,
 
 
 def one_per_item(n_items: int, n_annotators: int, *, seed: int = 0) -> Pairs:
-    """Each item is labelled by exactly one annotator, chosen evenly."""
+    """Each item is labelled by exactly one annotator, chosen uniformly."""
     return np.arange(n_items), stream(seed, "one_per_item").integers(n_annotators, size=n_items)
 
 
 def per_annotator(n_items: int, n_annotators: int, *, labels: int, seed: int = 0) -> Pairs:
-    """Each annotator labels `labels` different items, chosen evenly."""
+    """Each annotator labels `labels` different items, chosen uniformly."""
     if not 1 <= labels <= n_items:
         raise InvalidParameterError(f"Labels per annotator must lie between 1 and the {n_items} items, not {labels}.")
     random = stream(seed, "per_annotator")

@@ -7,8 +7,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError
-from crowdprism.features.image_folder import image_files, images_of_items
-from crowdprism.features.matching import match_files
+from crowdprism.features.image_folder import image_files, images_of_items, match_files
 
 FILES = [PurePosixPath(name) for name in ("a/1.png", "b/1.png", "b/cat.JPG", "0007.jpg", "my photo.png")]
 
@@ -46,19 +45,20 @@ def folder_of(tmp_path: Path, *names: str) -> Path:
 
 def test_other_names_serve_where_ids_are_no_files(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "cat.png", "dog.png")
-    found = images_of_items(folder, [1, 2, 3], {1: ["a text", "/upload/dog.png"], 2: ["/upload/cat.png"]})
+    names = {1: ["a text", "/upload/dog.png"], 2: ["/upload/cat.png"]}
+    found = images_of_items(image_files(folder), [1, 2, 3], names, folder)
     assert found == {1: PurePosixPath("dog.png"), 2: PurePosixPath("cat.png")}
 
 
 def test_images_of_other_items_show_three_of_each(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "1.png", "2.png", "3.png", "4.png")
     with pytest.raises(InvalidAnnotationsError, match=r"'1.png', '2.png', '3.png', .*items are called 'a', 'b', 'c'"):
-        images_of_items(folder, ["a", "b", "c", "d"], {})
+        images_of_items(image_files(folder), ["a", "b", "c", "d"], {}, folder)
 
 
 def test_one_image_for_two_items_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InvalidAnnotationsError, match="belongs to two items"):
-        images_of_items(folder_of(tmp_path, "x/1.png"), ["1.png", "x/1.png"], {})
+    with pytest.raises(InvalidAnnotationsError, match="matches two items"):
+        images_of_items([PurePosixPath("x/1.png")], ["1.png", "x/1.png"], {}, tmp_path)
 
 
 def test_a_folder_without_images_says_what_it_holds(tmp_path: Path) -> None:
