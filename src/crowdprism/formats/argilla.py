@@ -67,7 +67,9 @@ def choose(document: Document, questions: list[str], options: ReadingOptions) ->
     if asked is None and len(questions) == 1:
         return questions[0]
     why = f"has no question {asked!r}" if asked else "answers several questions" if questions else "has no response"
-    raise UnreadableFileError(f"{document.name} {why}; its questions are {some(questions, 10)}. Choose with label=...")
+    raise UnreadableFileError(
+        f"{document.name} {why}; its questions are {some(questions, 10)}.", remedy="Choose one with {label}"
+    )
 
 
 def take(

@@ -127,7 +127,6 @@ def from_stored(loaded: dict[str, Any]) -> RawAnnotations:
     raw.label, raw.numbers, raw.n_rows = classes[whole.label], numbers, whole.n_annotations
     raw.keeps_order = True
     raw.item_names, raw.annotator_names, raw.classes = items.tolist(), annotators.tolist(), classes.tolist()
-    if gold is not None:
-        known = ~np.ma.getmaskarray(gold)
-        raw.gold_item, raw.gold_label = items[known].tolist(), classes[gold.data[known]].tolist()
+    known = whole.gold_by_name()
+    raw.gold_item, raw.gold_label = list(known), list(known.values())
     return raw

@@ -9,7 +9,6 @@ from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import (
     argilla,
     arrays,
-    cifar10h,
     doccano,
     ground_truth,
     label_studio,
@@ -18,7 +17,6 @@ from crowdprism.formats import (
     prodigy,
     tables,
     toloka,
-    wide_tables,
 )
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
@@ -83,20 +81,20 @@ FORMATS: dict[str, Format] = {
         by_content(peerannot.matches),
         peerannot.read,
     ),
-    "cifar10h": Format("CIFAR-10H raw answers", by_content(cifar10h.matches), cifar10h.read),
+    "cifar10h": Format("CIFAR-10H raw answers", by_content(tables.matches_cifar10h), tables.read_cifar10h),
     **{name: named_layout(name) for name in tables.NAMED_LAYOUTS},
     "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
     "doccano": Format("doccano, one file per annotator (or a zip)", by_content(doccano.matches), doccano.read),
     "matrix": Format(
         "numbers without header, rows items, columns annotators",
-        by_content(wide_tables.matches_matrix),
-        wide_tables.read_matrix,
+        by_content(tables.matches_matrix),
+        tables.read_matrix,
     ),
-    "wide": Format("table with a row per item and a column per annotator", wide_tables.matches, wide_tables.read),
+    "wide": Format("table with a row per item and a column per annotator", tables.matches_wide, tables.read_wide),
 }
 
 
-def detect(document: Document, options: ReadingOptions) -> str | None:
+def detect_format(document: Document, options: ReadingOptions) -> str | None:
     """The first format whose marks the content bears."""
     return next((name for name, form in FORMATS.items() if form.matches(document, options)), None)
 
@@ -107,19 +105,16 @@ def unknown_format(document: Document) -> UnreadableFileError:
     if document.container == "npz":
         seen = f"an npz file with arrays {', '.join(arrays.array_names(document))}"
     found = tables.find_columns(document.columns) if tables.is_tabular(document) else {}
-    hint = "Name the columns with item=..., annotator=..., label=... if it has a row per annotation."
+    problem = f"{document.name} is in no known format: it is {seen}."
+    remedy = "If it has a row per annotation, name the columns with {item}, {annotator}, {label}"
     if document.container == "table":
-        hint += " If the first line is no header, add one, such as item,annotator,label."
+        remedy += ". If the first line is not a header, add one, such as item,annotator,label"
     absent = [role for role in tables.REQUIRED if role not in found]
     if found and absent:
         taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
-        hint = f"It has {taken}, but no column for {' and '.join(absent)}: " + ", ".join(
-            f"name it with {role}=..." for role in absent
-        )
-        hint += (
-            ' (or pass annotator_from="filename" if each file is one annotator).' if absent == ["annotator"] else "."
-        )
-    return UnreadableFileError(
-        f"{document.name} is in no known format: it is {seen}. {hint} "
-        f"Known formats are {', '.join(FORMATS)} (described in crowdprism.formats.FORMATS)."
-    )
+        problem += f" It has {taken}, but no column for {' and '.join(absent)}."
+        remedy = f"Name it with {', '.join(f'{{{role}}}' for role in absent)}"
+        if absent == ["annotator"]:
+            remedy += ", or pass {annotator_from:'filename'} if each file is one annotator"
+    known = f"Known formats are {', '.join(FORMATS)} (described in crowdprism.formats.FORMATS)."
+    return UnreadableFileError(problem, remedy=f"{remedy}. {known}")

@@ -6,6 +6,8 @@ import csv
 import gzip
 import io
 import json
+import os
+import zipfile
 import zlib
 from collections.abc import Iterator
 from functools import cached_property
@@ -21,6 +23,9 @@ HEAD_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 22  # a table whose first line is longer than this is no table
 LARGE_JSON_BYTES = 1 << 24
 N_SAMPLE = 50
+ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".manifest", ".parquet", ".npy", ".npz", ".zip")
+PACKINGS = (".gz", ".zst")
+PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 DELIMITERS = (",", "\t", ";", "|")
 MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "zip"}
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
@@ -44,11 +49,15 @@ class Document:
     @cached_property
     def packed_head(self) -> bytes:
         """The first bytes as stored."""
+        return self._read(HEAD_BYTES)
+
+    def _read(self, size: int, *, start: int = 0) -> bytes:
+        """Some bytes as stored."""
         if self._data is not None:
-            return self._data[:HEAD_BYTES]
-        assert self.path is not None
-        with open(self.path, "rb") as file:
-            return file.read(HEAD_BYTES)
+            return self._data[start : start + size]
+        with open(str(self.path), "rb") as file:
+            file.seek(start)
+            return file.read(size)
 
     @property
     def packing(self) -> str:
@@ -81,7 +90,8 @@ class Document:
         if b"\0" in self.head[:1024] and is_utf8(self.encoding) and self.head[:2] not in BYTE_ORDER_MARKS:
             raise UnreadableFileError(
                 f"{self.name} is a binary file of unknown kind. Readable are text tables, JSON, Parquet, .npy, .npz "
-                "and zip archives of these; text that is not UTF-8 needs encoding=..., such as encoding='utf-16'."
+                "and zip archives of these.",
+                remedy="For text that is not UTF-8, pass its encoding, such as {encoding:'utf-16'}.",
             )
         start = self.head_text.lstrip("\ufeff \t\r\n")[:1]
         if not start and not self.head.strip():
@@ -95,7 +105,9 @@ class Document:
         """The first characters; a character cut at the end is left out, other undecodable bytes are an error."""
         for mark, encoding in BYTE_ORDER_MARKS.items():
             if self.head.startswith(mark) and self.encoding.lower().replace("_", "-") in ("utf-8", "utf8"):
-                raise UnreadableFileError(f"{self.name} is not UTF-8 but {encoding}. Pass encoding={encoding!r}.")
+                raise UnreadableFileError(
+                    f"{self.name} is not UTF-8 but {encoding}.", remedy=f"Pass {{encoding:{encoding!r}}}."
+                )
         try:
             return self.head.decode(self.encoding)
         except UnicodeDecodeError as error:
@@ -125,9 +137,8 @@ class Document:
         except RecursionError as error:
             raise UnreadableFileError(f"{self.name} nests JSON too deeply to be an export.") from error
         except json.JSONDecodeError as error:
-            if error.msg == "Extra data":
-                return JsonLines(json_lines(self.text, self.name))
-            if self.text.lstrip()[:1] == "{" and error.lineno > 1 and is_json(self.text.lstrip().split("\n", 1)[0]):
+            first_line = self.text.lstrip().split("\n", 1)[0]
+            if error.msg == "Extra data" or (first_line[:1] == "{" and error.lineno > 1 and is_json(first_line)):
                 return JsonLines(json_lines(self.text, self.name))
             raise broken_json(self.name, self.text, error) from error
 
@@ -135,10 +146,8 @@ class Document:
         """Stop at once where a large file does not end as JSON does: parsing it would take long to find out."""
         if self.path is None or self.packing or self.path.stat().st_size < LARGE_JSON_BYTES:
             return
-        with open(self.path, "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - HEAD_BYTES))
-            tail = file.read().rstrip()
+        size = self.path.stat().st_size
+        tail = self._read(HEAD_BYTES, start=size - HEAD_BYTES).rstrip()
         if tail[-1:] not in (b"]", b"}"):
             raise UnreadableFileError(
                 f"{self.name} is cut off: it begins as JSON but its last characters (of {size}) are "
@@ -173,17 +182,13 @@ class Document:
         return [row for row in csv.reader(lines[:N_SAMPLE], delimiter=self.delimiter_of(lines)) if row]
 
     def _long_first_line(self) -> str:
-        start = self.data[:MAX_LINE_BYTES] if self.packing or self._data is not None else self._read(MAX_LINE_BYTES)
+        start = self.data[:MAX_LINE_BYTES] if self.packing else self._read(MAX_LINE_BYTES)
         if b"\n" not in start:
             raise UnreadableFileError(
                 f"{self.name} has no line break in its first {MAX_LINE_BYTES >> 20} MB and is no JSON: "
                 "this is no table. Check that the file is the export itself."
             )
         return start.decode(self.encoding, errors="replace")
-
-    def _read(self, size: int) -> bytes:
-        with open(str(self.path), "rb") as file:
-            return file.read(size)
 
     @cached_property
     def delimiter(self) -> str:
@@ -285,7 +290,8 @@ def undecodable(name: str, data: bytes, error: UnicodeDecodeError) -> Unreadable
     line = data.count(b"\n", 0, error.start) + 1
     return UnreadableFileError(
         f"{name} is not {error.encoding}: byte 0x{data[error.start]:02x} in line {line} (byte {error.start} of the "
-        'file) cannot be decoded. Pass the right encoding, for example encoding="cp1252" or encoding="latin-1".'
+        "file) cannot be decoded.",
+        remedy="Pass the right encoding, for example {encoding:'cp1252'} or {encoding:'latin-1'}.",
     )
 
 
@@ -374,3 +380,29 @@ def unreadable_table(document: Document, error: Exception) -> UnreadableFileErro
                 "Check quotes and delimiters in that line. Nothing was read."
             )
     return UnreadableFileError(f"{document.name} cannot be read as a table: {error}")
+
+
+def open_documents(path: Path, encoding: str) -> list[Document]:
+    """A file as documents: an archive gives one for each member."""
+    if path.suffix.lower() in PICKLES:
+        raise UnreadableFileError(
+            f"{path} is a pickle, which may run code when opened and is never read. Load it where you trust it and "
+            "save the arrays with numpy.savez(...), then read the .npz."
+        )
+    document = Document(str(path), path=path, encoding=encoding)
+    if document.container != "zip":
+        return [document]
+    try:
+        with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
+            members = [one for one in archive.namelist() if data_ending(one) in ENDINGS and "__MACOSX" not in one]
+            return [
+                Document(f"{path}/{member}", data=archive.read(member), encoding=encoding) for member in sorted(members)
+            ]
+    except zipfile.BadZipFile as error:
+        raise UnreadableFileError(f"{path} is a damaged or truncated zip file ({error}). Export it again.") from error
+
+
+def data_ending(name: str) -> str:
+    """The ending of a file name, that of a packing left out."""
+    stem, ending = os.path.splitext(name.lower())
+    return os.path.splitext(stem)[1] if ending in PACKINGS else ending

@@ -43,10 +43,9 @@ def read_responses(document: Document, options: ReadingOptions) -> RawAnnotation
         for given in record["answers"]:
             raw.n_rows += 1
             label = label_text(given.get("answerContent"), options)
-            if label is None or isinstance(label, list):
-                raw.skip("several labels chosen" if label else "no label", f"{document.name} {given.get('workerId')}")
-                continue
-            raw.add(str(item), given["workerId"], label, duration=seconds(given), timestamp=given.get("submissionTime"))
+            if raw.is_single(label, f"{document.name} {given.get('workerId')}"):
+                times = {"duration": seconds(given), "timestamp": given.get("submissionTime")}
+                raw.add(str(item), given["workerId"], label, **times)
     return raw
 
 
@@ -92,9 +91,7 @@ def read_requests(document: Document, options: ReadingOptions) -> RawAnnotations
         for given in answers_of(record):
             raw.n_rows += 1
             label = label_text(given.get("annotationData", {}).get("content"), options)
-            if label is None or isinstance(label, list):
-                raw.skip("several labels chosen" if label else "no label", document.place(place))
-            else:
+            if raw.is_single(label, document.place(place)):
                 raw.add(item, given["workerId"], label)
     return raw
 
@@ -137,7 +134,7 @@ def read_manifest(document: Document, options: ReadingOptions) -> RawAnnotations
     attribute = options.columns.get("label") or (attributes[0] if len(attributes) == 1 else None)
     if attribute is None:
         raise UnreadableFileError(
-            f"{document.name} has several label attributes: {some(attributes)}. Choose with label=..."
+            f"{document.name} has several label attributes: {some(attributes)}.", remedy="Choose one with {label}"
         )
     source = options.columns.get("item") or next(name for name in SOURCES if name in document.columns)
     raw = RawAnnotations({"item": source, "annotator": "(not in the manifest)", "label": attribute}, is_text=False)

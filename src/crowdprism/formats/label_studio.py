@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
@@ -34,21 +33,26 @@ def read_json(document: Document, options: ReadingOptions) -> RawAnnotations:
         item = item_of(document, place, task, item_field)
         if item_field == "id":
             raw.see_content(item, json.dumps(task.get("data"), sort_keys=True), document.name)
-        for annotation in task.get("annotations", task.get("completions")) or []:
+        for annotation in annotations_of(task):
             raw.n_rows += 1
             where = f"{document.name} task {task.get('id', place)!r}"
             if annotation.get("was_cancelled") and not options.include_rejected:
                 raw.skip("cancelled", where)
                 continue
             label = label_of(annotation, name)
-            if label is None or isinstance(label, list):
-                raw.skip("several labels chosen" if label else f"no answer to {name!r}", where)
-            elif annotation.get("ground_truth"):
+            if not raw.is_single(label, where, f"no answer to {name!r}"):
+                continue
+            if annotation.get("ground_truth"):
                 raw.add_gold(item, label)
             else:
                 duration, when = annotation.get("lead_time"), annotation.get("created_at")
                 raw.add(item, person(annotation.get("completed_by")), label, duration=duration, timestamp=when)
     return raw
+
+
+def annotations_of(task: dict[str, Any]) -> list[dict[str, Any]]:
+    """The annotations of a task, under their present or their former name."""
+    return task.get("annotations", task.get("completions")) or []
 
 
 def item_of(document: Document, place: int, task: dict[str, Any], field: str) -> Any:
@@ -58,8 +62,8 @@ def item_of(document: Document, place: int, task: dict[str, Any], field: str) ->
     if field in task.get("data", {}):
         return task["data"][field]
     raise UnreadableFileError(
-        f"{document.name}: task {place} has no field {field!r}. It has {some([*task, *task.get('data', {})], 12)}. "
-        "Pass item=... with one of them."
+        f"{document.name}: task {place} has no field {field!r}. It has {some([*task, *task.get('data', {})], 12)}.",
+        remedy="Choose one with {item}",
     )
 
 
@@ -70,18 +74,13 @@ def person(completed_by: Any) -> Any:
     return completed_by
 
 
-def results_of(document: Document) -> Iterator[dict[str, Any]]:
-    """Every result of every annotation."""
-    for task in document.records:
-        for annotation in task.get("annotations", task.get("completions")) or []:
-            yield from annotation.get("result") or []
-
-
 def only_question(document: Document) -> str:
     """The one question that has labels; several are an error that lists them."""
     names = Counter(
         str(result["from_name"])
-        for result in results_of(document)
+        for task in document.records
+        for annotation in annotations_of(task)
+        for result in annotation.get("result") or []
         if "from_name" in result and any(key in result.get("value", {}) for key in VALUE_KEYS)
     )
     if len(names) == 1:
@@ -91,8 +90,8 @@ def only_question(document: Document) -> str:
             f"{document.name} is a Label Studio export without any choice, rating or the like. "
             "Check that it was annotated, and that the annotations (not only the tasks) were exported."
         )
-    told = ", ".join(f"{name} ({count})" for name, count in names.most_common())
-    raise UnreadableFileError(f"{document.name} answers several questions: {told}. Choose one with label=...")
+    listed = ", ".join(f"{name} ({count})" for name, count in names.most_common())
+    raise UnreadableFileError(f"{document.name} answers several questions: {listed}.", remedy="Choose one with {label}")
 
 
 def label_of(annotation: dict[str, Any], name: str) -> Any:
@@ -100,8 +99,7 @@ def label_of(annotation: dict[str, Any], name: str) -> Any:
     for result in annotation.get("result") or []:
         if result.get("from_name") == name:
             value = result.get("value", {})
-            found = next((value[key] for key in VALUE_KEYS if key in value), None)
-            return single(found)
+            return single(next((value[key] for key in VALUE_KEYS if key in value), None))
     return None
 
 
@@ -139,8 +137,7 @@ def read_min(document: Document, options: ReadingOptions) -> RawAnnotations:
     for place, record in enumerate(records):
         raw.n_rows += 1
         label = answer_of(record.get(name))
-        if label is None or isinstance(label, list):
-            raw.skip("several labels chosen" if label else f"no answer to {name!r}", document.place(place))
+        if not raw.is_single(label, document.place(place), f"no answer to {name!r}"):
             continue
         if item_field == "id":
             content = json.dumps([record.get(field) for field in data_fields], sort_keys=True, default=str)
@@ -185,6 +182,6 @@ def label_field(document: Document, records: list[dict[str, Any]], item_field: s
     if len(candidates) == 1:
         return candidates[0]
     raise UnreadableFileError(
-        f"{document.name}: which field holds the label is not clear among {some(candidates or fields, 10)}. "
-        "Choose one with label=..."
+        f"{document.name}: which field holds the label is not clear among {some(candidates or fields, 10)}.",
+        remedy="Choose one with {label}",
     )

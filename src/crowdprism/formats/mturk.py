@@ -43,10 +43,7 @@ def read(document: Document, options: ReadingOptions) -> RawAnnotations:
         numbers = {role: seconds(record.get(field), len(pairs)) for role, field in times.items()}
         for item_column, label_column in pairs:
             label = answer(record, label_column)
-            if label is None or isinstance(label, list):
-                reason = "several labels chosen" if label else f"no answer in {label_column}"
-                raw.skip(reason, document.place(place))
-            else:
+            if raw.is_single(label, document.place(place), f"no answer in {label_column}"):
                 raw.add(record[item_column], worker, label, **numbers)
     return raw
 
@@ -72,7 +69,10 @@ def item_label_pairs(document: Document, options: ReadingOptions) -> list[tuple[
     if item is not None and item not in columns:
         item = next((one for one in (f"{INPUT}{item}",) if one in columns), None)
         if item is None:
-            raise UnreadableFileError(f"{document.name} has no column for item=...; it has {some(inputs, 12)}.")
+            raise UnreadableFileError(
+                f"{document.name} has no input column {options.columns['item']!r}; it has {some(inputs, 12)}.",
+                parameter="item",
+            )
     numbered = numbered_pairs(inputs, answers, item, label)
     if numbered:
         return numbered
@@ -117,7 +117,7 @@ def only_answer(document: Document, answers: list[str]) -> str:
     if len(candidates) == 1:
         return candidates[0]
     raise UnreadableFileError(
-        f"{document.name} has {len(answers)} answer columns: {some(answers, 12)}. Choose one with label=..."
+        f"{document.name} has {len(answers)} answer columns: {some(answers, 12)}.", remedy="Choose one with {label}"
     )
 
 

@@ -61,7 +61,8 @@ def field_of(document: Document, place: int, record: dict[str, Any], field: str)
     """A field that every record must have."""
     if field not in record:
         raise UnreadableFileError(
-            f"{document.place(place)} has no field {field!r}; it has {', '.join(record)}. Pass item=... with another."
+            f"{document.place(place)} has no field {field!r}; it has {', '.join(record)}.",
+            remedy="Choose another with {item}",
         )
     return record[field]
 
@@ -72,7 +73,8 @@ def annotator_of(document: Document, record: dict[str, Any], field: str, options
         return document.stem
     if record.get(field) is None:
         raise UnreadableFileError(
-            f"{document.name} does not say who answered (no {field!r}). Start Prodigy with named sessions, name the "
-            'field with annotator=..., or pass annotator_from="filename" if each file is one annotator.'
+            f"{document.name} does not say who answered (no {field!r}).",
+            remedy="Start Prodigy with named sessions, name the field with {annotator}, or pass "
+            "{annotator_from:'filename'} if each file is one annotator.",
         )
     return record[field]

@@ -1,19 +1,19 @@
-"""What every reader hands over: raw columns, what was skipped, and how fields were mapped."""
+"""What every reader hands over: raw columns, what was skipped, how fields were mapped; and the report made of it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from crowdprism.errors import InvalidAnnotationsError
-from crowdprism.formats.reading_report import Skipped
 
 NUMBERS = ("weight", "duration", "timestamp")
 WHOLE_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # as Python writes it; "007" stays text, and 18 digits fit int64
 WHOLE_FLOAT = r"^(?:0|-?[1-9][0-9]{0,17})\.0$"  # what pandas makes of whole numbers where some are missing
+N_FIRST = 1000  # rows that settle for nearly every column of text that it is not one of whole numbers
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,73 @@ class ReadingOptions:
     annotator_from: str | None = None
     missing: Sequence[Any] | None = None
     encoding: str = "utf-8"
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Rows left out for one reason: how many, and where the first one stands."""
+
+    count: int
+    first: str
+
+    def __str__(self) -> str:
+        return f"{self.count} (first: {self.first})"
+
+
+@dataclass(frozen=True)
+class ReadingReport:
+    """What a reading did: format, columns, skipped rows; `str()` gives a readable account.
+
+    Attributes
+    ----------
+    format
+        Name of the format that was detected or asked for.
+    columns
+        Which column or field served as item, annotator, label and so on.
+    files, left_out_files
+        The files read, and files of a folder that were not read, with the reason.
+    n_rows, n_annotations
+        Rows or records looked at, skipped ones included, and the annotations that came of them.
+    skipped
+        Rows left out, by reason.
+    notes
+        What else the user should know, such as information that the export does not hold.
+
+    Examples
+    --------
+    >>> print(ReadingReport("long", {"item": "task"}, ("a.csv",), 3, 2, {"draft": Skipped(1, "a.csv line 4")}))
+    a.csv: read as long; 2 annotations from 3 rows
+      item <- task
+      skipped, draft: 1 (first: a.csv line 4)
+    """
+
+    format: str
+    columns: Mapping[str, str]
+    files: tuple[str, ...]
+    n_rows: int
+    n_annotations: int
+    skipped: Mapping[str, Skipped] = field(default_factory=dict)
+    left_out_files: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+    @property
+    def n_skipped(self) -> int:
+        """Number of rows left out, all reasons together."""
+        return sum(skip.count for skip in self.skipped.values())
+
+    def lines(self) -> list[str]:
+        """The account line by line."""
+        where = self.files[0] if len(self.files) == 1 else f"{len(self.files)} files ({self.files[0]}, ...)"
+        return [
+            f"{where}: read as {self.format}; {self.n_annotations} annotations from {self.n_rows} rows",
+            *(f"  {role} <- {column}" for role, column in self.columns.items()),
+            *(f"  skipped, {reason}: {skip}" for reason, skip in self.skipped.items()),
+            *(f"  not read: {name} ({reason})" for name, reason in self.left_out_files.items()),
+            *(f"  note: {note}" for note in self.notes),
+        ]
+
+    def __str__(self) -> str:
+        return "\n".join(self.lines())
 
 
 class RawAnnotations:
@@ -50,7 +117,7 @@ class RawAnnotations:
         self.n_rows = 0
         self.skipped: dict[str, Skipped] = {}
         self.notes: list[str] = []
-        self.content: dict[Any, Any] = {}
+        self.content: dict[Any, tuple[Any, str]] = {}
 
     def add(self, item: Any, annotator: Any, label: Any, **numbers: Any) -> None:
         """Add one annotation; every call names the same numbers."""
@@ -60,29 +127,35 @@ class RawAnnotations:
         for name, value in numbers.items():
             self.numbers.setdefault(name, []).append(value)
 
-    def skip(self, reason: str, place: str, count: int = 1) -> None:
-        """Count rows that are left out."""
-        before = self.skipped.get(reason)
-        self.skipped[reason] = Skipped(count, place) if before is None else Skipped(before.count + count, before.first)
-
     def add_gold(self, item: Any, label: Any) -> None:
         """Note the true class of an item."""
         self.gold_item.append(item)
         self.gold_label.append(label)
 
+    def skip(self, reason: str, place: str, count: int = 1) -> None:
+        """Count rows that are left out."""
+        before = self.skipped.get(reason)
+        self.skipped[reason] = Skipped(count, place) if before is None else Skipped(before.count + count, before.first)
+
+    def is_single(self, label: Any, place: str, reason: str = "no label") -> bool:
+        """Tell whether there is one label; skip the record where there is none (None) or several (a list)."""
+        if label is None or isinstance(label, list):
+            self.skip("several labels chosen" if label else reason, place)
+            return False
+        return True
+
     def see_content(self, item: Any, content: Any, place: str) -> None:
-        """Remember what an id stands for: projects number their items from 1 each, and would be mixed up."""
-        known = self.content.setdefault(item, (content, place))
-        require_same_content(item, known, (content, place))
+        """Remember what an id stands for, and stop where it stood for something else before.
 
-
-def require_same_content(item: Any, first: tuple[Any, str], second: tuple[Any, str]) -> None:
-    """Stop where one id stands for two different things."""
-    if first[0] != second[0]:
-        raise InvalidAnnotationsError(
-            f"Item id {item!r} stands for different content in {first[1]} and in {second[1]}: the projects number "
-            "their items apart. Pass item=... with a field that is the same everywhere, such as the file name or text."
-        )
+        Projects number their items from 1 each; merged, they would be mixed up.
+        """
+        first, first_place = self.content.setdefault(item, (content, place))
+        if first != content:
+            raise InvalidAnnotationsError(
+                f"Item id {item!r} stands for different content in {first_place} and in {place}: the projects number "
+                "their items apart.",
+                remedy="Choose a field that is the same everywhere, such as the file name or text, with {item}",
+            )
 
 
 def merged(parts: Sequence[RawAnnotations]) -> RawAnnotations:
@@ -108,15 +181,15 @@ def merged(parts: Sequence[RawAnnotations]) -> RawAnnotations:
         whole.notes += [note for note in part.notes if note not in whole.notes]
         for reason, skip in part.skipped.items():
             whole.skip(reason, skip.first, skip.count)
-        for item, seen in part.content.items():
-            require_same_content(item, whole.content.setdefault(item, seen), seen)
+        for item, (content, place) in part.content.items():
+            whole.see_content(item, content, place)
     return whole
 
 
 def joined(columns: Sequence[Any]) -> Any:
     """Columns end to end; polars columns stay polars where all are."""
     if all(isinstance(column, pl.Series) for column in columns):
-        return pl.concat([column.cast(pl.String) for column in columns]) if len(columns) > 1 else columns[0]
+        return pl.concat([column.cast(pl.String) for column in columns])
     return [value for column in columns for value in (column.to_list() if isinstance(column, pl.Series) else column)]
 
 
@@ -136,34 +209,22 @@ def type_text(raw: RawAnnotations, *, classes_are_text: bool = False) -> None:
 def whole_numbers_together(*columns: Any) -> list[Any]:
     """Return the columns as whole numbers if all their texts are written as such, else as they came."""
     try:
-        texts = [None if column is None else as_text_series(column) for column in columns]
+        texts = [column if column is None else pl.Series(column, dtype=pl.String) for column in columns]
     except TypeError:  # already typed, as the positions of a matrix
         return list(columns)
-    distinct = [text.unique() for text in texts if text is not None and len(text)]
-    if not distinct:
+    present = [text for text in texts if text is not None and len(text)]
+    if not present:
         return list(columns)
-    kind = whole_number_form(distinct)
-    if kind is None:
-        return [column if text is None else text for text, column in zip(texts, columns, strict=True)]
-    return [None if text is None else to_whole_numbers(text, kind) for text in texts]
+    if all_match(present, WHOLE_NUMBER):
+        return [text if text is None else text.cast(pl.Int64).to_numpy() for text in texts]
+    if all_match(present, WHOLE_FLOAT):
+        return [text if text is None else text.str.strip_suffix(".0").cast(pl.Int64).to_numpy() for text in texts]
+    return [column if text is None else text for text, column in zip(texts, columns, strict=True)]
 
 
-def as_text_series(column: Any) -> pl.Series:
-    """A column of text as a polars column."""
-    return column if isinstance(column, pl.Series) else pl.Series(column, dtype=pl.String)
-
-
-def whole_number_form(columns: Iterable[pl.Series]) -> str | None:
-    """Return which way of writing whole numbers all texts share, if any."""
-    columns = list(columns)
-    for form in (WHOLE_NUMBER, WHOLE_FLOAT):
-        if all(column.str.contains(form).all(ignore_nulls=False) for column in columns):
-            return form
-    return None
-
-
-def to_whole_numbers(text: pl.Series, form: str) -> Any:
-    """Cast texts that are known to be whole numbers."""
-    if form == WHOLE_FLOAT:
-        text = text.str.strip_suffix(".0")
-    return text.cast(pl.Int64).to_numpy()
+def all_match(columns: Sequence[pl.Series], form: str) -> bool:
+    """Tell whether every text is written in a form; the first rows are looked at first."""
+    return all(
+        part.str.contains(form).all(ignore_nulls=False)
+        for part in (*(column.head(N_FIRST) for column in columns), *columns)
+    )

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import codecs
+import difflib
+import glob
 import logging
 import os
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,14 +18,14 @@ from crowdprism.annotations.building import gold_by_item, require_known_repeats
 from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
-from crowdprism.formats import detect as registry
-from crowdprism.formats.files import FoundFile, find_files, open_documents
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, merged, type_text
-from crowdprism.formats.reading_report import ReadingReport
+from crowdprism.formats import detect
+from crowdprism.formats.documents import ENDINGS, PACKINGS, data_ending, open_documents
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
 from crowdprism.formats.tables import SYNONYMS
 
 logger = logging.getLogger("crowdprism")
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+FoundFile = tuple[Path, bool]  # a file, and whether it comes from a folder: then it may not hold annotations at all
 
 
 def read_annotations(
@@ -153,11 +156,6 @@ def read_annotations_with_report(
         left_out_files=found.left_out,
         notes=tuple(raw.notes),
     )
-    return told(annotations, report)
-
-
-def told(annotations: Annotations, report: ReadingReport) -> tuple[Annotations, ReadingReport]:
-    """Log the account of a reading."""
     for line in report.lines():
         logger.info(line)
     return annotations, report
@@ -165,8 +163,8 @@ def told(annotations: Annotations, report: ReadingReport) -> tuple[Annotations, 
 
 def require_options(format: str, options: ReadingOptions) -> None:
     """Stop at a misspelt option before any file is opened."""
-    if format != "auto" and format not in registry.FORMATS:
-        raise InvalidParameterError(f"There is no format {format!r}; there are auto, {', '.join(registry.FORMATS)}.")
+    if format != "auto" and format not in detect.FORMATS:
+        raise InvalidParameterError(f"There is no format {format!r}; there are auto, {', '.join(detect.FORMATS)}.")
     unknown = [role for role in options.columns if role not in SYNONYMS]
     if unknown:
         raise InvalidParameterError(
@@ -179,6 +177,58 @@ def require_options(format: str, options: ReadingOptions) -> None:
         codecs.lookup(options.encoding)
     except LookupError as error:
         raise InvalidParameterError(f"There is no encoding {options.encoding!r}; try 'utf-8' or 'cp1252'.") from error
+
+
+def find_files(source: Source) -> list[FoundFile]:
+    """Expand paths, globs and folders into files."""
+    if isinstance(source, (str, os.PathLike)):
+        source = [source]
+    elif not isinstance(source, Iterable):
+        raise InvalidParameterError(f"Pass a path or a list of paths, not {type(source).__name__}.")
+    found = [file for one in source for file in expand(os.fspath(one))]
+    if not found:
+        raise InvalidParameterError("The list of paths is empty. Pass at least one file.")
+    return found
+
+
+def expand(path: str) -> list[FoundFile]:
+    """One path, glob or folder as files, in the order of their names."""
+    if os.path.isdir(path):
+        return folder_files(Path(path))
+    if os.path.exists(path):
+        return [(Path(path), False)]
+    if glob.has_magic(path):
+        matched = [Path(one) for one in sorted(glob.glob(path, recursive=True)) if os.path.isfile(one)]
+        if not matched:
+            raise UnreadableFileError(f"No file matches {path}. Check the folder and the pattern.")
+        return [(one, False) for one in matched]
+    raise UnreadableFileError(missing_file(Path(path)))
+
+
+def folder_files(folder: Path) -> list[FoundFile]:
+    """Files below a folder that may hold annotations."""
+    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
+    readable = [file for file in files if data_ending(file.name) in ENDINGS]
+    readable = [
+        file for file in readable if file.name != "metadata.json" or file.with_name("answers.json") not in files
+    ]
+    if not readable:
+        names = ", ".join(file.name for file in files[:5]) or "nothing"
+        raise UnreadableFileError(
+            f"The folder {folder} has no readable file (it holds {names}). "
+            f"Readable endings are {' '.join(ENDINGS)}, also with {' or '.join(PACKINGS)}."
+        )
+    return [(file, True) for file in readable]
+
+
+def missing_file(path: Path) -> str:
+    """Say that a file is not there, and which names come close."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f"There is no folder {folder}, so {path} cannot be read. Check the path (now in {os.getcwd()})."
+    close = difflib.get_close_matches(path.name, os.listdir(folder), n=3, cutoff=0.5)
+    hint = f"Did you mean {' or '.join(close)}?" if close else f"The folder {folder} holds no file of a similar name."
+    return f"There is no file {path}. {hint}"
 
 
 @dataclass(frozen=True)
@@ -196,27 +246,27 @@ def read_files(files: list[FoundFile], format: str, options: ReadingOptions) -> 
     parts: list[RawAnnotations] = []
     formats: dict[str, str] = {}
     left_out: dict[str, str] = {}
-    for file in files:
-        for document in open_documents(file.path, options.encoding):
-            name = registry.detect(document, options) if format == "auto" else format
-            if name is None and file.from_folder:
+    for path, from_folder in files:
+        for document in open_documents(path, options.encoding):
+            name = detect.detect_format(document, options) if format == "auto" else format
+            if name is None and from_folder:
                 left_out[document.name] = document.seen()
                 continue
             if name is None:
-                raise registry.unknown_format(document)
+                raise detect.unknown_format(document)
             formats[document.name] = name
-            parts.append(registry.FORMATS[name].read(document, options))
+            parts.append(detect.FORMATS[name].read(document, options))
     if not parts:
         raise UnreadableFileError(
             "None of the files is in a known format: "
             + "; ".join(f"{name} is {seen}" for name, seen in list(left_out.items())[:3])
-            + f". Known formats are {', '.join(registry.FORMATS)}."
+            + f". Known formats are {', '.join(detect.FORMATS)}."
         )
     if len(set(formats.values())) > 1:
         kinds = {kind: name for name, kind in reversed(formats.items())}
-        told = ", ".join(f"{kind} (such as {name})" for kind, name in kinds.items())
+        listed = ", ".join(f"{kind} (such as {name})" for kind, name in kinds.items())
         raise UnreadableFileError(
-            f"The files are of different formats: {told}. Convert them to one format with `crowdprism convert`, or "
+            f"The files are of different formats: {listed}. Convert them to one format with `crowdprism convert`, or "
             "read each and join them with `Annotations.concat`."
         )
     return FilesRead(next(iter(formats.values())), parts, list(formats), left_out)

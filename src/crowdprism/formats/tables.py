@@ -1,10 +1,11 @@
-"""Long tables: one row per annotation, whatever the columns are called."""
+"""Tables: long (one row per annotation) and wide (a row per item, a column per annotator), whatever their columns."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from crowdprism.errors import UnreadableFileError, some
@@ -42,6 +43,11 @@ NAMED_LAYOUTS: dict[str, dict[str, str]] = {
 }
 UNFINISHED = ("rejected", "cancelled", "canceled", "draft", "discarded", "skipped", "expired", "returned")
 MISSING_LABELS = ("", "nan", "na", "<na>", "null", "#n/a")
+MISSING_CELLS = ("", "-1", "-1.0", "nan", "none", "na", "<na>", "null", "?")  # of wide tables
+MAX_CLASSES_TO_GUESS = 50  # a table with more distinct cells in its first rows is taken for text, not for labels
+UNNAMED = ("", "unnamed0", "column1", "index", "id")
+CIFAR10H_ITEMS = ("cifar10_test_test_idx", "image_filename", "item", "image_id", "image")
+MILLISECONDS = 1000.0
 
 
 def simplified(name: str) -> str:
@@ -126,8 +132,8 @@ def require_columns(document: Document, columns: dict[str, str], options: Readin
     absent = asked or [f"for {role}" for role in needed if role not in columns]
     if absent:
         raise UnreadableFileError(
-            f"{document.name} has no column {', '.join(absent)}. Its columns are {some(document.columns, 20)}. "
-            "Name the right ones, for example item='task', annotator='worker', label='answer'."
+            f"{document.name} has no column {', '.join(absent)}. Its columns are {some(document.columns, 20)}.",
+            remedy="Name the right ones, for example {item:'task'}, {annotator:'worker'}, {label:'answer'}.",
         )
 
 
@@ -152,7 +158,7 @@ def labelled_rows(
     for role in REQUIRED:
         if role not in raw.columns:
             continue
-        absent = missing_cells(frame[raw.columns[role]], markers_of(options)) & kept
+        absent = missing_cells(frame[raw.columns[role]], markers_of(options, MISSING_LABELS)) & kept
         if not absent.any():
             continue
         count, first = int(absent.sum()), document.place(int(absent.arg_true()[0]))
@@ -167,20 +173,18 @@ def labelled_rows(
     return kept
 
 
-def markers_of(options: ReadingOptions) -> tuple[str, ...]:
+def markers_of(options: ReadingOptions, default: tuple[str, ...]) -> tuple[str, ...]:
     """What stands for a missing cell, in lower case."""
-    return MISSING_LABELS if options.missing is None else ("", *(str(marker).lower() for marker in options.missing))
+    return default if options.missing is None else ("", *(str(marker).lower() for marker in options.missing))
 
 
 def missing_cells(column: pl.Series, markers: tuple[str, ...]) -> pl.Series:
     """Mask of the cells that hold nothing."""
     if column.dtype == pl.String:
-        short = column.str.len_bytes() <= max(map(len, markers))  # lower-casing millions of ids would cost
-        if not short.any():
-            return column.is_null()
-        return column.is_null() | (
-            short & column.str.strip_chars().str.to_lowercase().is_in(list(markers)).fill_null(True)
-        )
+        # Only distinct short cells are compared: lower-casing millions of ids would take long.
+        short = column.filter(column.str.len_bytes() <= max(map(len, markers))).unique()
+        empty = short.filter(short.str.strip_chars().str.to_lowercase().is_in(list(markers)))
+        return column.is_null() | column.is_in(empty.to_list()).fill_null(True) if len(empty) else column.is_null()
     if column.dtype.is_float():
         return column.is_null() | column.is_nan().fill_null(True)
     return column.is_null()
@@ -214,4 +218,142 @@ def numbers_of(document: Document, column: pl.Series, role: str) -> Any:
 def take_gold(frame: pl.DataFrame, columns: dict[str, str], raw: RawAnnotations) -> None:
     """Take the true classes that a column of the table gives."""
     known = frame.filter(~missing_cells(frame[columns["gold"]], MISSING_LABELS))
-    raw.gold_item, raw.gold_label = known[columns["item"]].to_list(), known[columns["gold"]].to_list()
+    raw.gold_item, raw.gold_label = column_of(known[columns["item"]]), column_of(known[columns["gold"]])
+
+
+# -- the raw answers of CIFAR-10H -------------------------------------------------------------------------------------
+
+
+def matches_cifar10h(document: Document) -> bool:
+    """Tell whether these are raw answers with attention checks."""
+    return document.container == "table" and {"annotator_id", "chosen_label", "is_attn_check"} <= set(document.columns)
+
+
+def read_cifar10h(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read one row per trial; attention checks are skipped, reaction times are milliseconds."""
+    item = next((column for column in CIFAR10H_ITEMS if column in document.columns), None)
+    given = {"annotator": "annotator_id", "label": "chosen_label"}
+    for role, column in (("item", item), ("gold", "true_label"), ("duration", "reaction_time")):
+        if column is not None and column in document.columns:
+            given[role] = column
+    is_check = document.frame["is_attn_check"].str.to_lowercase().is_in(["1", "1.0", "true"])
+    checks = is_check.arg_true()
+    document.frame = document.frame.filter(~is_check)
+    raw = read(document, options, {**given, **options.columns})
+    raw.n_rows += len(checks)
+    if len(checks):
+        raw.skip("attention check", document.place(int(checks[0])), len(checks))
+    if "duration" in raw.numbers and raw.columns.get("duration") == "reaction_time":
+        raw.numbers["duration"] = raw.numbers["duration"] / MILLISECONDS
+    return raw
+
+
+# -- wide tables ------------------------------------------------------------------------------------------------------
+
+
+def matches_matrix(document: Document) -> bool:
+    """Tell whether this is a text of numbers without header, such as `answers.txt`."""
+    if document.container != "table":
+        return False
+    lines = document.head_text.removeprefix("\ufeff").splitlines()
+    cells = cells_of(next((line for line in lines if line.strip()), ""))
+    # 0, 1, 2, ... in the first line are the names of columns, not labels.
+    return all(map(is_number, cells)) and not (len(cells) > 2 and cells == [str(n) for n in range(len(cells))])
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a line of numbers, delimited by white space, comma or semicolon."""
+    delimiter = next((one for one in ",;\t" if one in line), None)
+    return [cell.strip() for cell in line.strip("\r\n").split(delimiter)] if delimiter else line.split() or ["?"]
+
+
+def is_number(cell: str) -> bool:
+    """Tell whether a cell is a number (NaN included)."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def read_matrix(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read a matrix of class codes; items and annotators are numbered from 0."""
+    rows = [cells_of(line) for line in document.text.splitlines() if line.strip()]
+    odd = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    if odd is not None:
+        raise UnreadableFileError(
+            f"{document.name}: row {odd + 1} has {len(rows[odd])} cells where the first has {len(rows[0])}. "
+            "Every row of a matrix is an item and has a cell for each annotator (-1 for none)."
+        )
+    cells = np.array(rows, dtype=object)
+    raw = labelled_cells(cells, list(range(len(rows))), list(range(cells.shape[1])), markers_of(options, MISSING_CELLS))
+    raw.columns = {"item": "(row number)", "annotator": "(column number)", "label": "(cells)"}
+    raw.label = pl.Series(raw.label, dtype=pl.String)
+    raw.n_rows = len(rows)
+    return raw
+
+
+def matches_wide(document: Document, options: ReadingOptions) -> bool:
+    """Tell whether the columns look like annotators: cells from few values, the first column naming items."""
+    if document.container not in ("table", "parquet") or len(document.columns) < 3:
+        return False
+    names = [simplified(column) for column in document.columns]
+    if any(name in SYNONYMS["annotator"] or name in SYNONYMS["label"] for name in names):
+        return False
+    first = item_column(document, options)
+    start = [document.columns.index(first)] if first is not None else []
+    cells = [cell for row in sample_cells(document) for place, cell in enumerate(row) if place not in start]
+    values = {cell.strip().lower() for cell in cells} - set(MISSING_CELLS)
+    if first is not None:
+        return 1 <= len(values) <= MAX_CLASSES_TO_GUESS
+    return bool(values) and len(values) <= MAX_CLASSES_TO_GUESS and all(is_number(value) for value in values)
+
+
+def sample_cells(document: Document) -> list[list[str]]:
+    """Cells of the first rows as text."""
+    if document.container == "table":
+        return document.sample_rows[1:]
+    return [["" if cell is None else str(cell) for cell in row] for row in document.frame.head(50).rows()]
+
+
+def item_column(document: Document, options: ReadingOptions) -> str | None:
+    """The column that names items: as asked, else the first one if its name says so or it has none."""
+    if "item" in options.columns:
+        return options.columns["item"]
+    first = document.columns[0]
+    return first if simplified(first) in UNNAMED or simplified(first) in SYNONYMS["item"] else None
+
+
+def read_wide(document: Document, options: ReadingOptions) -> RawAnnotations:
+    """Read a wide table."""
+    frame = document.frame
+    first = item_column(document, options)
+    if first is not None and document.columns[0] == first:
+        first = frame.columns[0]  # a column without name gets one from the table engine
+    if first is not None and first not in frame.columns:
+        raise UnreadableFileError(f"{document.name} has no column {first!r}. Its columns are {frame.columns}.")
+    gold = options.columns.get("gold")
+    annotators = [column for column in frame.columns if column not in (first, gold)]
+    items = list(range(frame.height)) if first is None else frame[first].to_list()
+    cells = np.empty((frame.height, len(annotators)), dtype=object)
+    for place, column in enumerate(annotators):
+        cells[:, place] = frame[column].cast(pl.String).to_list()
+    raw = labelled_cells(cells, items, annotators, markers_of(options, MISSING_CELLS))
+    raw.columns = {"item": first or "(row number)", "annotator": "(column names)", "label": "(cells)"}
+    if gold:
+        raw.gold_item, raw.gold_label = items, frame[gold].cast(pl.String).to_list()
+    raw.n_rows = frame.height
+    return raw
+
+
+def labelled_cells(cells: Any, items: list[Any], annotators: list[Any], markers: tuple[str, ...]) -> RawAnnotations:
+    """Rows of the cells that hold a label; every item and annotator is kept."""
+    raw = RawAnnotations({}, is_text=True)
+    distinct = {cell: cell is None or cell.strip().lower() in markers for cell in set(cells.reshape(-1).tolist())}
+    present = np.array([not distinct[cell] for cell in cells.reshape(-1).tolist()], dtype=bool).reshape(cells.shape)
+    row, column = np.nonzero(present)
+    raw.item = [items[place] for place in row]
+    raw.annotator = [annotators[place] for place in column]
+    raw.label = cells[row, column].tolist()
+    raw.item_names, raw.annotator_names = items, annotators
+    return raw

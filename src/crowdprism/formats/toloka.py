@@ -58,5 +58,5 @@ def column_for(document: Document, options: ReadingOptions, role: str, prefix: s
     if role == "item" and TASK in document.columns:
         return TASK
     raise UnreadableFileError(
-        f"{document.name} has {len(found)} {prefix} columns: {some(found, 12)}. Choose one with {role}=..."
+        f"{document.name} has {len(found)} {prefix} columns: {some(found, 12)}.", remedy=f"Choose one with {{{role}}}"
     )

@@ -6,7 +6,6 @@ import gzip
 import io
 import json
 import os
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -15,9 +14,9 @@ import numpy as np
 import polars as pl
 
 from crowdprism.annotations.container import EXTRAS, Annotations
-from crowdprism.annotations.names import names_to_json
-from crowdprism.annotations.names import plain
+from crowdprism.annotations.names import names_to_json, plain
 from crowdprism.errors import InvalidParameterError
+from crowdprism.files import replacing_file
 from crowdprism.formats.arrays import NAMES_MEMBER
 
 Write = Callable[[Annotations, BinaryIO], None]
@@ -40,6 +39,7 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
 
     Examples
     --------
+    >>> import tempfile
     >>> from crowdprism.formats import read_annotations
     >>> a = Annotations.from_dense([[0, 1], [1, -1]])
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -50,20 +50,13 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
     name = format_of(target) if format == "auto" else format
     if name not in WRITERS:
         raise InvalidParameterError(f"There is no format {name!r} to write; there are {', '.join(WRITERS)}.")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, fresh = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            if target.suffix == ".gz":
-                whole = io.BytesIO()
-                WRITERS[name](annotations, whole)
-                file.write(gzip.compress(whole.getvalue(), mtime=0))  # no time: the same content, the same bytes
-            else:
-                WRITERS[name](annotations, file)
-        os.chmod(fresh, 0o644)  # mkstemp makes it private
-        os.replace(fresh, target)
-    finally:
-        Path(fresh).unlink(missing_ok=True)
+    with replacing_file(target) as fresh, open(fresh, "wb") as file:
+        if target.suffix == ".gz":
+            whole = io.BytesIO()
+            WRITERS[name](annotations, whole)
+            file.write(gzip.compress(whole.getvalue(), mtime=0))  # no time: the same content, the same bytes
+        else:
+            WRITERS[name](annotations, file)
     return target
 
 
@@ -85,11 +78,8 @@ def long_frame(annotations: Annotations) -> pl.DataFrame:
     """One row per annotation, with gold where it is known. Times and weights are whole columns or absent."""
     frame: pl.DataFrame = annotations.to_frame("polars")
     if annotations.gold is not None:
-        known = ~np.ma.getmaskarray(annotations.gold)
-        names = [
-            name if has else None
-            for name, has in zip(annotations.classes[annotations.gold.filled(0)].tolist(), known, strict=True)
-        ]
+        gold = annotations.gold_by_name()
+        names = [gold.get(item) for item in annotations.items.tolist()]
         frame = frame.with_columns(pl.Series("gold", names, strict=False).gather(annotations.item))
     numbers = [name for name in EXTRAS if name in frame.columns]
     return frame.with_columns(pl.col(numbers).fill_nan(None)) if numbers else frame
