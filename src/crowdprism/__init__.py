@@ -10,7 +10,9 @@ Names are imported when first used, so that `import crowdprism` is quick and loa
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,21 +20,19 @@ if TYPE_CHECKING:
     from crowdprism.annotations.container import Annotations as Annotations
     from crowdprism.classifiers import make_classifier as make_classifier
     from crowdprism.comparison import compare as compare
-    from crowdprism.comparison.method_checks import check_method as check_method
+    from crowdprism.comparison.contract import check_method as check_method
     from crowdprism.datasets import load_dataset as load_dataset
     from crowdprism.formats import read_annotations as read_annotations
     from crowdprism.progress import set_progress as set_progress
     from crowdprism.results.fit_result import FitResult as FitResult
-    from crowdprism.results.loading import load as load
 
 __version__ = "0.1.0"
 
 _HOME = {
     "Annotations": "annotations",
     "FitResult": "results",
-    "check_method": "comparison.method_checks",
+    "check_method": "comparison.contract",
     "compare": "comparison",
-    "load": "results.loading",
     "load_dataset": "datasets",
     "make_aggregator": "aggregators",
     "make_classifier": "classifiers",
@@ -40,7 +40,28 @@ _HOME = {
     "set_progress": "progress",
 }
 
-__all__ = ["__version__", *_HOME]
+__all__ = ["__version__", "load", *_HOME]
+
+
+def load(folder: str | os.PathLike[str]) -> Any:
+    """Return the classifier saved in a folder, or the `FitResult` where only that was saved.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import crowdprism as cp
+    >>> fitted = cp.make_aggregator("majority-vote").fit([[0, 1], [1, 1]])
+    >>> with tempfile.TemporaryDirectory() as there:
+    ...     cp.load(fitted.result_.save(f"{there}/run"))
+    FitResult(majority-vote: 2 items, 2 annotators, 2 classes)
+    """
+    if (Path(folder) / "classifier.json").exists():
+        from crowdprism.classifiers import load_classifier  # here, so that results load without torch
+
+        return load_classifier(folder)
+    from crowdprism.results import FitResult
+
+    return FitResult.load(folder)
 
 
 def __getattr__(name: str) -> Any:

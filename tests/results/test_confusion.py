@@ -11,9 +11,7 @@ from crowdprism.results.confusion import (
     class_alignment,
     confusion_counts,
     confusion_error,
-    from_paper,
     normalize_rows,
-    to_paper,
     true_confusions,
 )
 from crowdprism.simulate import each_with_probability, one_coin, pair_flip, simulate_annotations
@@ -47,12 +45,6 @@ def test_rows_are_the_truth_as_in_scikit_learn() -> None:
     truth, given = [0, 0, 0, 1, 1, 2], [0, 1, 1, 1, 2, 2]
     a = Annotations.from_triplets(range(6), ["ann"] * 6, given, gold=dict(enumerate(truth)))
     assert np.allclose(true_confusions(a)[0], confusion_matrix(truth, given, normalize="true"))
-
-
-def test_the_papers_orientation_is_the_transpose_and_converts_both_ways() -> None:
-    ours = normalize_rows(np.random.default_rng(1).random((4, 3, 3)))
-    assert np.allclose(to_paper(ours).sum(axis=1), 1.0)
-    assert np.array_equal(from_paper(to_paper(ours)), ours)
 
 
 def test_a_row_never_seen_becomes_uniform() -> None:

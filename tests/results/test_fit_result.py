@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import uuid
 from pathlib import Path
 
@@ -11,9 +10,8 @@ import pytest
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError, NotFittedError, ResultFormatError
-from crowdprism.results.fit_result import SCHEMA_VERSION, FitResult
-from crowdprism.results.loading import load
+from crowdprism.errors import InvalidParameterError, NotFittedError
+from crowdprism.results.fit_result import FitResult
 
 
 @pytest.fixture
@@ -29,7 +27,6 @@ def test_a_saved_result_loads_as_it_was(result: FitResult, tmp_path: Path) -> No
     assert again.items.tolist() == ["x", "y"]
     assert again.parameters == {"voting": "hard", "ties": "lowest", "random_state": 0}
     assert (again.method, again.seed, again.versions) == (result.method, result.seed, result.versions)
-    assert isinstance(load(tmp_path / "run"), FitResult)
 
 
 @pytest.mark.parametrize(
@@ -91,32 +88,6 @@ def test_a_failure_while_writing_keeps_the_old_result(
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
-def test_a_result_of_a_newer_version_says_so(result: FitResult, tmp_path: Path) -> None:
-    path = result.save(tmp_path / "run") / "result.json"
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "schema": SCHEMA_VERSION + 1}))
-    with pytest.raises(ResultFormatError, match="newer crowdprism"):
-        FitResult.load(tmp_path / "run")
-
-
-@pytest.mark.parametrize("damage", ["cut json", "no arrays", "cut arrays", "no folder", "arrays with pickle"])
-def test_a_damaged_result_is_an_error_that_says_what_to_do(damage: str, result: FitResult, tmp_path: Path) -> None:
-    folder = result.save(tmp_path / "run")
-    record, arrays = folder / "result.json", folder / "arrays.npz"
-    if damage == "cut json":
-        record.write_text(record.read_text()[:50])
-    elif damage == "no arrays":
-        arrays.unlink()
-    elif damage == "cut arrays":
-        arrays.write_bytes(arrays.read_bytes()[:100])
-    elif damage == "no folder":
-        folder = tmp_path / "nowhere"
-    else:
-        np.savez(arrays, class_probabilities=np.array([{"code": "runs"}], dtype=object))
-    with pytest.raises(ResultFormatError, match=r"again|save\(\)"):
-        FitResult.load(folder)
-
-
 def test_labels_and_accuracy_are_by_name(result: FitResult) -> None:
     assert result.labels().tolist() == ["cat", "cat"]
     assert result.accuracy({"x": "dog", "y": "cat", "unheard of": "cat"}) == 0.5
@@ -139,3 +110,12 @@ def test_frames_hold_one_row_per_item_and_per_annotator(kind: str, result: FitRe
 def test_asking_before_fitting_says_what_to_call() -> None:
     with pytest.raises(NotFittedError, match="fit"):
         _ = make_aggregator("majority-vote").result_
+
+
+def test_a_notebook_shows_what_is_least_certain_and_nothing_runs() -> None:
+    a = Annotations.from_triplets(["<b>x", "<b>x", "y"], ["ann", "bob", "ann"], ["cat", "dog", "cat"])
+    page = make_aggregator("majority-vote").fit(a).result_._repr_html_()
+    assert page.index("&lt;b&gt;x") < page.index(">y<")
+    assert "<b>x" not in page
+    for part in ("majority-vote", "2 items, 2 annotators, 2 classes", "Least accurate annotators", ">50.0%<"):
+        assert part in page

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 INT16_MAX = np.iinfo(np.int16).max
 MAX_WHOLE_FLOAT = 2.0**63
-Names = Sequence[Hashable] | None
+Names = Iterable[Hashable] | None
 ROLES = ("item", "annotator", "class")
 NO_NUMBERS: Mapping[str, None] = {"weight": None, "duration": None, "timestamp": None}
 

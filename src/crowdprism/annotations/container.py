@@ -189,8 +189,7 @@ class Annotations:
         """
         rows = [(item, annotator, label) for item, given in nested.items() for annotator, label in given.items()]
         columns = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-        names: Any = encode(list(nested))[0]
-        return cls.from_triplets(*columns, classes=classes, item_names=names, gold=gold)
+        return cls.from_triplets(*columns, classes=classes, item_names=encode(list(nested))[0], gold=gold)
 
     @property
     def n_items(self) -> int:

@@ -62,8 +62,8 @@ def columns_of_frame(frame: Any, roles: Mapping[str, str | None]) -> tuple[dict[
     absent = [f"{column!r} (for {role})" for role, column in wanted.items() if column not in table.columns]
     if absent:
         raise InvalidAnnotationsError(
-            f"The frame has no column {', '.join(absent)}. Its columns are {table.columns}. "
-            "Name the right ones, for example item='task', annotator='worker'."
+            f"The frame has no column {', '.join(absent)}. Its columns are {table.columns}.",
+            remedy="Name the right ones, for example {item:'task'}, {annotator:'worker'}.",
         )
     return {role: column_values(table[column]) for role, column in wanted.items()}, table.implementation.value
 

@@ -1,6 +1,6 @@
 """Confusion matrices in one orientation: `confusions[annotator, true_class, given_label]`, rows sum to one.
 
-The papers use the transpose; `from_paper` and `to_paper` are the only conversions in the project.
+Many papers use the transpose, with columns that sum to one.
 """
 
 from __future__ import annotations
@@ -16,19 +16,14 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[Any]
 
-
-def from_paper(confusions: FloatArray) -> FloatArray:
-    """Turn `A[m, given_label, true_class]` (columns sum to one) into ours, and back.
-
-    Examples
-    --------
-    >>> from_paper(np.array([[[0.9, 0.4], [0.1, 0.6]]]))[0].tolist()
-    [[0.9, 0.1], [0.4, 0.6]]
-    """
-    return np.swapaxes(confusions, -1, -2)
+# Several tables of this size leave room on an ordinary laptop; a method that would need a larger one refuses or does
+# without confusion matrices.
+MAX_TABLE_BYTES = 2 * 1024**3
 
 
-to_paper = from_paper
+def confusions_fit(n_annotators: int, n_classes: int) -> bool:
+    """Whether a table (n_annotators, true class, given label) stays within the limit of all methods."""
+    return 8 * n_annotators * n_classes**2 <= MAX_TABLE_BYTES
 
 
 def confusion_counts(annotations: Annotations, class_probabilities: FloatArray) -> NDArray[np.float64]:

@@ -8,11 +8,9 @@ from __future__ import annotations
 import json
 import os
 import platform
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from html import escape
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -20,17 +18,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.annotations.names import NameArray, names_from_json, names_to_json, positions
+from crowdprism.annotations.frames import frame_of_columns
+from crowdprism.annotations.names import NameArray, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
-from crowdprism.errors import InvalidParameterError, ResultFormatError
+from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_folder
 from crowdprism.results.confusion import annotator_accuracy
 from crowdprism.results.intervals import accuracy_interval, confusion_interval
+from crowdprism.results.loading import ARRAYS, SCHEMA_VERSION, read_fields
 
-SCHEMA_VERSION = 1
 N_SHOWN = 5  # rows of each table in a notebook
-ARRAYS = ("class_probabilities", "confusions", "skills", "class_prior", "confusion_posterior", "labels_per_annotator")
-PACKAGES = ("crowdprism", "numpy", "scipy", "torch", "numba", "polars")
+PACKAGES = ("crowdprism", "numpy", "scipy", "torch", "polars")
 
 
 def installed_versions() -> dict[str, str]:
@@ -140,16 +138,12 @@ class FitResult:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per item: item, label, probability. `kind` as in `Annotations.to_frame`."""
-        from crowdprism.annotations.frames import frame_of_columns
-
         return frame_of_columns(
             {"item": self.items, "label": self.labels(), "probability": self.class_probabilities.max(axis=1)}, kind
         )
 
     def annotators_frame(self, kind: str = "polars") -> Any:
         """One row per annotator: annotator, number of annotations, and accuracy or skill."""
-        from crowdprism.annotations.frames import frame_of_columns
-
         columns: dict[str, Any] = {"annotator": self.annotators}
         if self.labels_per_annotator is not None:
             columns["annotations"] = self.labels_per_annotator
@@ -165,9 +159,9 @@ class FitResult:
         `annotations` (those the result was learned from) add agreement, coverage and the labels behind each item;
         options are those of `crowdprism.report.write_report`.
         """
-        # By name, because the report stands above results and reads them.
-        written: Path = import_module("crowdprism.report").write_report(path, self, annotations, **options)
-        return written
+        from crowdprism.report import write_report  # upward on purpose: users expect result.report(path)
+
+        return write_report(path, self, annotations, **options)
 
     def _repr_html_(self) -> str:
         return result_html(self)
@@ -201,8 +195,8 @@ class FitResult:
 
     def write_into(self, folder: Path) -> None:
         """Write the result's files into an existing folder, not atomically; `save` is the safe way."""
-        present = {name: getattr(self, name) for name in ARRAYS if getattr(self, name) is not None}
-        np.savez(folder / "arrays.npz", **present)
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        np.savez(folder / "arrays.npz", **{name: values for name, values in arrays.items() if values is not None})
         record = {
             "schema": SCHEMA_VERSION,
             "method": self.method,
@@ -220,38 +214,11 @@ class FitResult:
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> FitResult:
         """Read a result that `save` wrote."""
-        source = Path(folder)
-        record = read_record(source)
-        try:
-            with np.load(source / "arrays.npz", allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in ARRAYS if name in stored.files}
-            names = {role: names_from_json(record[role]) for role in ("items", "annotators", "classes")}
-            return cls(
-                method=record["method"],
-                parameters=record["parameters"],
-                history=record["history"],
-                seed=record["seed"],
-                versions=record["versions"],
-                warnings=tuple(record["warnings"]),
-                **names,
-                **arrays,
-            )
-        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise ResultFormatError(
-                f"{source} is damaged: {type(error).__name__}: {error}. Fit and save it again."
-            ) from error
+        return cls(**read_fields(Path(folder)))
 
 
 def result_html(result: FitResult) -> str:
-    """What a notebook shows: sizes, the least certain labels, the least accurate annotators.
-
-    Examples
-    --------
-    >>> import crowdprism as cp
-    >>> html = result_html(cp.make_aggregator("majority-vote").fit([[0, 1], [1, 1]]).result_)
-    >>> "majority-vote" in html, "<script" in html
-    (True, False)
-    """
+    """What a notebook shows: sizes, the least certain labels, the least accurate annotators."""
     top, labels = result.class_probabilities.max(axis=1), result.labels()
     doubtful = np.argsort(top, kind="stable")[:N_SHOWN]
     sizes = f"{result.n_items:,} items, {result.n_annotators:,} annotators, {result.n_classes:,} classes"
@@ -265,27 +232,6 @@ def result_html(result: FitResult) -> str:
         parts.append(html_table("Least accurate annotators", ("annotator", "accuracy"), people))
     parts.append("<p><small><code>.report(path, annotations)</code> writes the whole story as a page.</small></p>")
     return f"<div>{''.join(parts)}</div>"
-
-
-def read_record(folder: Path) -> dict[str, Any]:
-    """Read and check `result.json`."""
-    path = folder / "result.json"
-    if not path.exists():
-        raise ResultFormatError(
-            f"{folder} holds no saved result (no result.json). Pass a folder written by `crowdprism aggregate`, "
-            "`crowdprism train` or the `save` method."
-        )
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        schema = record["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResultFormatError(f"{path} is damaged: {error}. Fit and save it again.") from error
-    if schema > SCHEMA_VERSION:
-        raise ResultFormatError(
-            f"{folder} was written by a newer crowdprism ({record.get('versions', {}).get('crowdprism', 'unknown')}; "
-            f"schema {schema}, this one reads up to {SCHEMA_VERSION}). Upgrade crowdprism to read it."
-        )
-    return record
 
 
 def json_ready(value: Any) -> Any:
