@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
@@ -61,3 +62,17 @@ def test_annotations_of_another_run_are_refused(run_folder: Path, tmp_path: Path
     assert call(monkeypatch, run_folder, other) == BAD_INPUT
     assert "not those of this result" in capsys.readouterr().err
     assert not (run_folder / "report.html").exists()
+
+
+@pytest.mark.parametrize("command", ["report", "predict", "diagnose"])
+def test_a_run_of_a_newer_version_says_so(command: str, small_folder: Path, failed) -> None:
+    cp.make_aggregator("majority-vote").fit(cp.read_annotations("labels.csv")).result_.save("run")
+    record = json.loads((small_folder / "run" / "result.json").read_text())
+    (small_folder / "run" / "result.json").write_text(json.dumps({**record, "schema": 99}))
+    (small_folder / "x.csv").write_text("item,x\npic1,1.5\n")
+    words = {
+        "report": ("report", "run"),
+        "predict": ("predict", "run", "-x", "x.csv"),
+        "diagnose": ("diagnose", "labels.csv", "--run", "run"),
+    }
+    assert "newer crowdprism" in failed(*words[command])

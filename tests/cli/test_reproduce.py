@@ -54,7 +54,7 @@ def test_a_study_of_ones_own_is_run_and_its_reductions_are_told(tmp_path: Path) 
     assert "90.00 ± 1.00" in output
     assert (tmp_path / "out" / "mine.md").is_file()
     again = reproduce(str(study), "--methods", "vote", "-o", str(tmp_path / "out"))
-    assert "1 fits were there, 0 were measured" in again
+    assert "1 fits were stored before, 0 were run" in again
 
 
 def test_report_only_runs_nothing_and_json_is_for_machines(tmp_path: Path) -> None:

@@ -2,31 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.device_options import Threads, use_threads
-from crowdprism.cli.reading_options import (
-    AnnotatorColumn,
-    AsJson,
-    Files,
-    Format,
-    GoldColumn,
-    ItemColumn,
-    LabelColumn,
-    Reading,
-    read,
-)
+import crowdprism as cp
+from crowdprism.cli.options import AsJson, Files, ReadingOptions, ThreadOptions
+from crowdprism.cli.run_folder import Run, require_free, write_labels, write_run
+from crowdprism.cli.screen import print_json, print_table, remark
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
-    from crowdprism.cli.run_folder import Run
     from crowdprism.results import FitResult
 
 WithReport = Annotated[
-    bool, typer.Option("--report/--no-report", help="Write report.html into the run; it takes some seconds.")
+    bool, typer.Option("--report/--no-report", help="Write report.html into the run folder; takes a few seconds.")
 ]
 DEFAULT_METHOD = "dawid-skene"
 N_LOWEST = 10
@@ -34,67 +26,63 @@ N_LOWEST = 10
 
 def aggregate(
     files: Files,
+    *,
     method: Annotated[
-        str, typer.Option("--method", "-m", help="Name of the method; `list` names them all.")
+        str, typer.Option("--method", "-m", help="Name of the method; `list` lists all.")
     ] = DEFAULT_METHOD,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder for result, labels.csv, annotators.csv and report.html."),
+        typer.Option("--output", "-o", help="Run folder for the result, labels.csv, annotators.csv and report.html."),
     ] = None,
     report: WithReport = True,
-    format: Format = "auto",
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    gold: GoldColumn = None,
-    reading: Reading = None,
-    seed: Annotated[int, typer.Option(help="Seed, for methods that draw random numbers.")] = 0,
-    threads: Threads = None,
+    reading: ReadingOptions,
+    seed: Annotated[int, typer.Option(help="Seed of methods that use random numbers.")] = 0,
+    threading: ThreadOptions,
     json: AsJson = False,
 ) -> None:
     """Combine the labels of many annotators into one label per item, and rate the annotators.
 
-    Without --output the labels go to standard output as CSV.
+    Without --output the labels are printed as CSV.
 
     Example: `crowdprism aggregate labels.csv -o run/`
     """
-    from crowdprism.aggregators import AGGREGATORS, make_aggregator
-    from crowdprism.cli.run_folder import Run, require_free
-
     if method == "list":
+        from crowdprism.aggregators import AGGREGATORS
+
         typer.echo("\n".join(sorted(AGGREGATORS)))
         return
-    use_threads(threads)
+    threading.apply()
     if output is not None:
         require_free(output)
-    aggregator = make_aggregator(method)
+    aggregator = cp.make_aggregator(method)
     if "random_state" in aggregator.get_params():
         aggregator.set_params(random_state=seed)
-    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
+    annotations = reading.read(files)
     result = aggregator.fit(annotations).result_
     deliver(Run(result, annotations, with_report=report), output, as_json=json)
 
 
 def deliver(run: Run, output: Path | None, *, as_json: bool) -> None:
-    """Write the run or print its labels, and tell what was found."""
-    import sys
-
-    from crowdprism.cli.run_folder import write_labels, write_run
-    from crowdprism.cli.screen import remark, show_json
-
+    """Write the run folder or print the labels, and print a summary."""
     written = [] if output is None else write_run(output, run)
     if as_json:
-        show_json(summary_of(run.result, run.annotations))
+        print_json(to_record(run.result, run.annotations))
     elif output is None:
         write_labels(sys.stdout, run.result, run.annotations)
     else:
-        tell(run.result, run.annotations)
+        print_summary(run.result, run.annotations)
     if output is not None:
         remark(f"wrote {', '.join(str(output / name) for name in written)} and the result")
 
 
-def summary_of(result: FitResult, annotations: Annotations) -> dict[str, Any]:
+def to_record(result: FitResult, annotations: Annotations) -> dict[str, Any]:
     """What `--json` prints."""
+    best = result.class_probabilities.max(axis=1).tolist()
+    labels = zip(result.items.tolist(), result.labels().tolist(), best, strict=True)
+    accuracy = None
+    if result.annotator_accuracy is not None:
+        pairs = zip(result.annotators.tolist(), result.annotator_accuracy.tolist(), strict=True)
+        accuracy = [{"annotator": name, "accuracy": round(value, 6)} for name, value in pairs]
     return {
         "method": result.method,
         "items": result.n_items,
@@ -102,65 +90,43 @@ def summary_of(result: FitResult, annotations: Annotations) -> dict[str, Any]:
         "classes": result.classes.tolist(),
         "annotations": annotations.n_annotations,
         "accuracy_against_gold": gold_accuracy(result, annotations),
-        "labels": [
-            {"item": name, "label": label, "probability": round(probability, 6)}
-            for name, label, probability in zip(
-                result.items.tolist(),
-                result.labels().tolist(),
-                result.class_probabilities.max(axis=1).tolist(),
-                strict=True,
-            )
-        ],
-        "annotator_accuracy": None
-        if result.annotator_accuracy is None
-        else [
-            {"annotator": name, "accuracy": round(accuracy, 6)}
-            for name, accuracy in zip(result.annotators.tolist(), result.annotator_accuracy.tolist(), strict=True)
-        ],
+        "labels": [{"item": item, "label": label, "probability": round(value, 6)} for item, label, value in labels],
+        "annotator_accuracy": accuracy,
         "warnings": list(result.warnings),
     }
 
 
 def gold_accuracy(result: FitResult, annotations: Annotations) -> float | None:
-    """Share of items with gold that got it right, or None without gold."""
-    import numpy as np
-
+    """Share of items with gold that are labelled correctly, or None without gold."""
     if annotations.gold is None or not annotations.gold.count():
         return None
-    best = np.argmax(result.class_probabilities, axis=1)
-    return float(np.ma.mean(annotations.gold == best))
+    return float((annotations.gold == result.class_probabilities.argmax(axis=1)).mean())
 
 
-def tell(result: FitResult, annotations: Annotations) -> None:
-    """Print the classes found and the annotators to look at."""
+def print_summary(result: FitResult, annotations: Annotations) -> None:
+    """Print how often each class was found and the annotators with the lowest accuracy."""
     import numpy as np
 
-    from crowdprism.cli.screen import show_table
-
-    best = np.bincount(np.argmax(result.class_probabilities, axis=1), minlength=result.n_classes)
+    found = np.bincount(result.class_probabilities.argmax(axis=1), minlength=result.n_classes)
     given = np.bincount(annotations.label, minlength=result.n_classes)
-    show_table(
+    print_table(
         f"Labels by {result.method}",
         ("class", "items", "share of items", "share of given labels"),
         [
-            (name, int(count), count / max(result.n_items, 1), total / max(annotations.n_annotations, 1))
-            for name, count, total in zip(result.classes.tolist(), best, given, strict=True)
+            (name, int(n_items), n_items / max(result.n_items, 1), n_labels / max(annotations.n_annotations, 1))
+            for name, n_items, n_labels in zip(result.classes.tolist(), found, given, strict=True)
         ],
     )
     accuracy = gold_accuracy(result, annotations)
     if accuracy is not None:
-        show_table("", ("against gold", "accuracy"), [("items with gold", accuracy)])
+        print_table("", ("against gold", "accuracy"), [("items with gold", accuracy)])
     if result.annotator_accuracy is not None:
-        order = np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST]
-        show_table(
+        names, counts = result.annotators.tolist(), annotations.labels_per_annotator
+        print_table(
             "Annotators with the lowest accuracy",
             ("annotator", "annotations", "accuracy"),
             [
-                (
-                    result.annotators.tolist()[place],
-                    int(annotations.labels_per_annotator[place]),
-                    float(result.annotator_accuracy[place]),
-                )
-                for place in order
+                (names[place], int(counts[place]), float(result.annotator_accuracy[place]))
+                for place in np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST]
             ],
         )

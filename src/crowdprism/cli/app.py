@@ -1,40 +1,132 @@
-"""The commands of `crowdprism`, each a short function in a file of its own."""
+"""The `crowdprism` program: loads and runs a command, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import difflib
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperCommand, TyperGroup
 
 from crowdprism import __version__
-from crowdprism.cli.aggregate import aggregate
-from crowdprism.cli.compare import compare
-from crowdprism.cli.convert import convert
-from crowdprism.cli.datasets import app as datasets
-from crowdprism.cli.demo import demo
-from crowdprism.cli.diagnose import diagnose
-from crowdprism.cli.info import info
-from crowdprism.cli.interruption import interruptible
-from crowdprism.cli.predict import predict
-from crowdprism.cli.report import report
-from crowdprism.cli.reproduce import reproduce
-from crowdprism.cli.simulate import simulate
-from crowdprism.cli.suggest import suggest
-from crowdprism.cli.train import train
+from crowdprism.cli.options import READING_NAMES, expand_groups
+from crowdprism.cli.screen import (
+    BAD_INPUT,
+    NOTHING_KEPT,
+    exit_interrupted,
+    print_error,
+    print_warning,
+    set_quiet,
+    set_verbose,
+)
+from crowdprism.errors import CrowdprismError
+from crowdprism.progress import set_progress
+
+MODULES = {  # command -> module of this package that holds it, in the order of --help
+    "demo": "demo",
+    "aggregate": "aggregate",
+    "train": "train",
+    "predict": "train",
+    "compare": "compare",
+    "info": "convert",
+    "diagnose": "diagnose",
+    "suggest": "diagnose",
+    "convert": "convert",
+    "report": "report",
+    "simulate": "simulate",
+    "reproduce": "reproduce",
+    "datasets": "datasets",
+}
+ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options that may come before or after the command
+SETTINGS: dict[str, Any] = {
+    "rich_markup_mode": "markdown",
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+
+
+class Command(TyperCommand):
+    """A command that answers Ctrl-C with a sentence and names its own options in errors of the library."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # commands that keep something catch Ctrl-C themselves
+            exit_interrupted(NOTHING_KEPT)
+        except CrowdprismError as error:
+            error.name_parameter = OptionNames(self.params)
+            raise
+
+
+class OptionNames:
+    """Writes parameters of the library as options of one command."""
+
+    def __init__(self, parameters: Sequence[Any]) -> None:
+        self._options = {parameter.name: parameter for parameter in parameters if parameter.opts[0].startswith("-")}
+
+    def __call__(self, name: str, value: str) -> str:
+        """Write a parameter with a value; without a value, only the name of the option."""
+        value = value.strip("'\"")
+        if name in READING_NAMES and "more" in self._options:
+            return f"--reading {name}={'yes' if value == 'True' else value}"
+        option = self._options.get(name)
+        if option is None:
+            return f"{name}={value} (in Python)" if value else name
+        long = str(max(option.opts, key=len))
+        if getattr(option, "is_flag", False):
+            return f"leave out {long}" if value == "False" else long
+        return f"{long} {value}".rstrip()
+
+
+class Commands(Mapping[str, Any]):
+    """The commands by name; each is imported when it is first looked up."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            command = getattr(import_module(f"crowdprism.cli.{MODULES[name]}"), name)
+            if not isinstance(command, typer.Typer):
+                function, command = command, typer.Typer(add_completion=False, **SETTINGS)
+                command.command(name, cls=Command)(expand_groups(function))
+            self._loaded[name] = typer.main.get_command(command)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(MODULES)
+
+    def __len__(self) -> int:
+        return len(MODULES)
+
+
+class CommandGroup(TyperGroup):
+    """The group of all commands."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = Commands()  # type: ignore[assignment]
+
 
 app = typer.Typer(
     name="crowdprism",
-    help="Labels from many unreliable people in; corrected labels and an honest account of every annotator out.",
-    epilog="Exit codes: 0 done; 1 a mistake of ours; 2 wrong usage or bad input, nothing was written; 130 interrupted.",
+    cls=CommandGroup,
+    help="Turn labels from many unreliable annotators into corrected labels, a classifier and a rating of each "
+    "annotator.",
+    epilog="Exit codes: 0 success; 1 internal error; 2 wrong usage or bad input, nothing was written; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-    rich_markup_mode="markdown",
+    **SETTINGS,
 )
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"crowdprism {__version__}")
         raise typer.Exit
 
@@ -42,37 +134,82 @@ def _show_version(asked: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only results and errors.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Tell when each step was done, and where an error arose.")
+        bool, typer.Option("--verbose", "-v", help="Print the time of each step, and the traceback of an error.")
     ] = False,
 ) -> None:
-    """Options that come before the command."""
-    from crowdprism.cli.screen import set_quiet, set_verbose
-    from crowdprism.progress import set_progress
-
+    """Options shared by all commands."""
     set_quiet(quiet)
     if quiet:
         set_progress(False)
     set_verbose(verbose)
 
 
-COMMANDS = (
-    demo,
-    aggregate,
-    train,
-    predict,
-    compare,
-    info,
-    diagnose,
-    suggest,
-    convert,
-    report,
-    simulate,
-    reproduce,
-)
-for command in COMMANDS:
-    app.command()(interruptible(command))
-app.add_typer(datasets)
+def run(words: list[str]) -> int:
+    """Run the command line and return the exit code; errors of the user are printed, not raised."""
+    warnings.showwarning = print_warning
+    try:
+        return int(app(args=common_first(words), prog_name="crowdprism", standalone_mode=False) or 0)
+    except CrowdprismError as error:
+        print_error(error_message(error))
+    except BrokenPipeError:  # the reader of a pipe, such as head, stopped reading
+        sys.stderr.close()
+        return 0
+    except OSError as error:
+        print_error(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+    except Exception as error:
+        if not hasattr(error, "format_message"):  # wrong usage; the class differs between versions of typer
+            raise
+        print_error(usage_message(error))
+    return BAD_INPUT
+
+
+def common_first(words: list[str]) -> list[str]:
+    """Move -q and -v before the command; words after `--` stay.
+
+    Examples
+    --------
+    >>> common_first(["aggregate", "labels.csv", "-q"])
+    ['-q', 'aggregate', 'labels.csv']
+    """
+    end = words.index("--") if "--" in words else len(words)
+    common = [word for word in words[:end] if word in ANYWHERE]
+    return common + [word for word in words[:end] if word not in ANYWHERE] + words[end:]
+
+
+def error_message(error: CrowdprismError) -> str:
+    """The message of an error, after the option whose value is wrong."""
+    message = str(error)
+    option = error.name_parameter(error.parameter, "") if error.parameter else ""
+    return message if option in message else f"{option}: {message}"
+
+
+def usage_message(error: Any) -> str:
+    """What is wrong with the command line, and where to find help."""
+    context = getattr(error, "ctx", None)
+    unknown = getattr(error, "option_name", None)
+    if unknown is not None and context is not None:
+        message = unknown_option(unknown, context.command.params)
+    else:
+        message = error.format_message()
+    if message.startswith("Missing argument 'files'"):
+        message = "Missing annotation files: name one or more, or - for standard input."
+    return f"{message}\nTry: {context.command_path if context is not None else 'crowdprism'} --help"
+
+
+def unknown_option(wrong: str, parameters: Sequence[Any]) -> str:
+    """Say that there is no such option, and name the closest ones in all their spellings."""
+    spellings = {one: parameter.opts for parameter in parameters for one in parameter.opts if one.startswith("-")}
+    long = [one for one in spellings if one.startswith("--")]
+    plain = f"--{wrong.lstrip('-').replace('_', '-').split('=')[0].lower()}"
+    if len(plain) == 3:
+        close = [one for one in long if one[2] == plain[2]][:3]
+    else:
+        close = [plain] if plain in long else difflib.get_close_matches(plain, long, n=3, cutoff=0.6)
+    if not close:
+        return f"There is no option {wrong}."
+    named = dict.fromkeys(" or ".join(sorted(spellings[one], key=len, reverse=True)) for one in close)
+    return f"There is no option {wrong}. Did you mean {'; '.join(named)}?"

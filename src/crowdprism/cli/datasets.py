@@ -1,4 +1,4 @@
-"""`crowdprism datasets`: which data sets there are, what is in them, and fetching those that are public."""
+"""`crowdprism datasets`: list, describe and download data sets."""
 
 from __future__ import annotations
 
@@ -8,28 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from crowdprism.cli.reading_options import AsJson
+from crowdprism.cli.options import AsJson
+from crowdprism.cli.screen import console, exit_interrupted, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from crowdprism.datasets import DatasetEntry
 
 Name = Annotated[str, typer.Argument(help="Name of a data set.", show_default=False)]
 DESCRIBE = "describe"
-CAN_BE_FETCHED, NOT_HERE, INCOMPLETE = "can be fetched", "not here; see origin", "incomplete in the data folder"
+CAN_BE_FETCHED, NOT_HERE, INCOMPLETE = "can be downloaded", "not here; see origin", "incomplete in the data folder"
 
 
 class NameOrCommand(TyperGroup):
-    """Takes a word that is no command for the name of a data set to describe."""
+    """Treats a word that is not a command as the name of a data set to describe."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command that the words ask for."""
+        """Find the command for the words."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             args = [DESCRIBE, *args]
         return super().resolve_command(ctx, args)
 
 
-app = typer.Typer(
+datasets = typer.Typer(
     name="datasets",
+    add_completion=False,
     cls=NameOrCommand,
     invoke_without_command=True,
     rich_markup_mode="markdown",
@@ -37,77 +39,72 @@ app = typer.Typer(
 )
 
 
-@app.callback()
-def datasets(context: typer.Context, json: AsJson = False) -> None:
-    """List data sets; with a NAME, tell all about one; `fetch NAME` downloads one that is public.
+@datasets.callback()
+def list_datasets(context: typer.Context, json: AsJson = False) -> None:
+    """List data sets. With a NAME, describe one; `fetch NAME` downloads one that is public.
 
     Example: `crowdprism datasets music`
     """
     if context.invoked_subcommand is not None:
         return
-    from crowdprism.cli.screen import remark, show_json, show_table
     from crowdprism.datasets import catalogue
 
     entries = list(catalogue().values())
     if json:
-        show_json([summary_of(entry) for entry in entries])
+        print_json([summary_of(entry) for entry in entries])
         return
-    show_table(
+    print_table(
         "",
         ("name", "items", "annotators", "here", "what"),
         [
-            (entry.name, entry.n_items, entry.n_annotators or None, is_here(entry), in_short(entry.what))
+            (entry.name, entry.n_items, entry.n_annotators or None, is_here(entry), first_clause(entry.what))
             for entry in entries
         ],
     )
-    remark("`crowdprism datasets NAME` tells more; `crowdprism datasets fetch NAME` downloads.")
+    remark("`crowdprism datasets NAME` describes one; `crowdprism datasets fetch NAME` downloads one.")
 
 
-@app.command(name=DESCRIBE)
+@datasets.command(name=DESCRIBE)
 def describe(
     name: Name,
     check: Annotated[bool, typer.Option("--check", help="Compare the files with their checksums.")] = False,
     json: AsJson = False,
 ) -> None:
-    """Tell all about one data set; the word `describe` can be left out.
+    """Describe one data set; the word `describe` can be left out.
 
     Example: `crowdprism datasets labelme --check`
     """
-    from crowdprism.cli.screen import console, show_json
     from crowdprism.datasets import find_entry
 
     entry = find_entry(name)
-    told = summary_of(entry)
+    record = summary_of(entry)
     if check:
-        told["check"] = checked(entry)
+        record["check"] = check_files(entry)
     if json:
-        show_json(told)
+        print_json(record)
         return
-    width = max(len(key) for key in told)
-    for key, value in told.items():
+    width = max(len(key) for key in record)
+    for key, value in record.items():
         if value not in (None, "", [], {}, 0):
             console().print(f"{key.replace('_', ' '):>{width}}  {readable(value)}", markup=False)
 
 
-@app.command()
+@datasets.command()
 def fetch(name: Name) -> None:
-    """Download a public data set into the cache; an interrupted download goes on where it stopped.
+    """Download a public data set into the cache; an interrupted download continues where it stopped.
 
     Example: `crowdprism datasets fetch mnist`
     """
-    from crowdprism.cli.exit_codes import INTERRUPTED
-    from crowdprism.cli.screen import remark, say_interrupted
     from crowdprism.datasets import fetch_dataset
 
     try:
-        remark(f"fetched into {fetch_dataset(name)}")
+        remark(f"downloaded to {fetch_dataset(name)}")
     except KeyboardInterrupt:
-        say_interrupted("what was fetched is kept. The same command goes on where it stopped.")
-        raise typer.Exit(INTERRUPTED) from None
+        exit_interrupted("what was downloaded is kept. Run the same command to continue.")
 
 
 def summary_of(entry: DatasetEntry) -> dict[str, Any]:
-    """What is told about a data set, in order."""
+    """The facts to print about a data set, in order."""
     return {
         "name": entry.name,
         "what": entry.what,
@@ -132,25 +129,25 @@ def summary_of(entry: DatasetEntry) -> dict[str, Any]:
 
 
 def contents_of(entry: DatasetEntry) -> str:
-    """Features, images, texts: what an item has beside labels."""
+    """What an item has besides labels."""
     has = {"features": bool(entry.features), "images": entry.images, "texts": entry.texts}
     return ", ".join(kind for kind, there in has.items() if there) or "labels only"
 
 
-def in_short(what: str) -> str:
+def first_clause(what: str) -> str:
     """The first clause of a description."""
     return re.split("[,;(:]", what)[0].strip()
 
 
 def is_here(entry: DatasetEntry) -> str:
-    """Whether a set can be used at once, in a word or two."""
+    """Whether a data set can be used now, in a word or two."""
     place = place_of(entry)
     short = {"built in": "built in", CAN_BE_FETCHED: "fetch", NOT_HERE: "no", INCOMPLETE: "in part"}
     return short.get(place, "yes")
 
 
 def place_of(entry: DatasetEntry) -> str:
-    """Where the set is on this computer, or how it can be had."""
+    """Where the data set is on this computer, or how to get it."""
     from crowdprism.datasets.dataset import files_in_cache, files_in_data_folder
     from crowdprism.errors import MissingDatasetError
 
@@ -165,19 +162,19 @@ def place_of(entry: DatasetEntry) -> str:
     return CAN_BE_FETCHED if entry.can_be_fetched else NOT_HERE
 
 
-def checked(entry: DatasetEntry) -> str:
-    """Whether the files in the data folder are those of the catalogue."""
+def check_files(entry: DatasetEntry) -> str:
+    """Compare the files in the data folder with the checksums of the catalogue."""
     from crowdprism.datasets.dataset import damaged_files, files_in_data_folder
 
     folder = None if entry.kind == "embedded" else files_in_data_folder(entry)
     if folder is None:
         return "no files in a data folder to check"
     damaged = damaged_files(entry, folder)
-    return f"differ from the catalogue: {', '.join(damaged)}" if damaged else f"all {len(entry.files)} files are right"
+    return f"differ from the catalogue: {', '.join(damaged)}" if damaged else f"all {len(entry.files)} files match"
 
 
 def readable(value: Any) -> str:
-    """Lists and splits on one line."""
+    """Write lists and splits on one line."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

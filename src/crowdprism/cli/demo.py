@@ -1,4 +1,4 @@
-"""`crowdprism demo`: digits labelled by a simulated crowd; what do methods recover?"""
+"""`crowdprism demo`: compare methods on handwritten digits labelled by simulated annotators."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.reading_options import AsJson
+import crowdprism as cp
+from crowdprism.cli.aggregate import gold_accuracy
+from crowdprism.cli.options import AsJson
+from crowdprism.cli.screen import print_json, print_table, remark
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,46 +22,41 @@ if TYPE_CHECKING:
 TEST_SHARE = 0.25
 AGGREGATORS_SHOWN = ("majority-vote", "dawid-skene")
 CLASSIFIERS_SHOWN = ("geocrowdnet", "geocrowdnet-f")
-N_UNRELIABLE = 12
+N_LEAST_ACCURATE = 12
 
 
 def demo(
     seed: Annotated[int, typer.Option(help="Seed of the crowd and of the methods.")] = 0, json: AsJson = False
 ) -> None:
-    """Let forty simulated annotators label handwritten digits, and see what each method recovers.
+    """Compare methods on handwritten digits labelled by forty simulated annotators.
 
-    Three labels an item, from experts, sloppy annotators, spammers, one who confuses neighbouring digits and one
-    adversary. No method sees a true label. Example: `crowdprism demo`
+    Each item has three labels. The annotators are experts, sloppy annotators, spammers, one who confuses neighbouring
+    digits and one adversary. No method sees a true label. Example: `crowdprism demo`
     """
-    from crowdprism.cli.screen import remark, show_json, show_table
-
-    X, X_test, y_test, annotations = digits_by_a_crowd(seed)
+    X, X_test, y_test, annotations = annotated_digits(seed)
     summary = annotations.summary()
-    told = (
+    data = (
         f"{summary.n_items} handwritten digits, {summary.n_annotations} labels by {summary.n_annotators} simulated "
-        f"annotators; {summary.label_accuracy:.0%} of the labels are right. {len(X_test)} more digits for the test."
+        f"annotators; {summary.label_accuracy:.0%} of the labels are correct. Test set: {len(X_test)} more digits."
     )
     if not json:
-        remark(told)
-    rows, result = [], None
-    for row, fitted in compare(X, X_test, y_test, annotations, seed):
-        rows.append(row)
-        result = fitted
-    assert result is not None
-    people = unreliable(result, annotations)
+        remark(data)
+    rows, results = zip(*compare_methods(X, X_test, y_test, annotations, seed), strict=True)
+    result = results[-1]
+    people = least_accurate(result, annotations)
     if json:
-        show_json({"data": told, "methods": rows, "unreliable": people})
+        print_json({"data": data, "methods": rows, "unreliable": people})
         return
-    show_table("", ("method", "test accuracy", "label accuracy", "seconds"), [tuple(row.values()) for row in rows])
-    show_table(
-        f"Who is unreliable, by {result.method} (the true accuracy is known only because the crowd is simulated)",
+    print_table("", ("method", "test accuracy", "label accuracy", "seconds"), [tuple(row.values()) for row in rows])
+    print_table(
+        f"Least accurate annotators, by {result.method} (the true accuracy is known because they are simulated)",
         ("annotator", "annotations", "estimated accuracy", "true accuracy"),
         [tuple(person.values()) for person in people],
     )
 
 
-def digits_by_a_crowd(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Annotations]:
-    """Features to train on, features and true classes to test on, and the crowd's annotations of the former."""
+def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Annotations]:
+    """Training features, test features, test classes, and annotations of the training items."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
 
@@ -70,44 +68,37 @@ def digits_by_a_crowd(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, An
     return X, X_test, y_test, demo_annotations(y, seed=seed)
 
 
-def compare(
+def compare_methods(
     X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, annotations: Annotations, seed: int
 ) -> Iterable[tuple[dict[str, Any], FitResult]]:
     """Yield a table row and the result for each method."""
     from sklearn.linear_model import LogisticRegression
 
-    from crowdprism.aggregators import make_aggregator
-    from crowdprism.classifiers import make_classifier
-    from crowdprism.cli.aggregate import gold_accuracy
-
     for name in AGGREGATORS_SHOWN:
-        begun = time.perf_counter()
-        result = make_aggregator(name).fit(annotations).result_
+        start = time.perf_counter()
+        result = cp.make_aggregator(name).fit(annotations).result_
         predicted = LogisticRegression(max_iter=1000).fit(X, result.labels().tolist()).predict(X_test)
-        yield (
-            row_of(
-                f"{name}, then a classifier", (predicted == y_test).mean(), gold_accuracy(result, annotations), begun
-            ),
-            result,
-        )
+        title, accuracy = f"{name}, then a classifier", (predicted == y_test).mean()
+        yield to_row(title, accuracy, gold_accuracy(result, annotations), start), result
     for name in CLASSIFIERS_SHOWN:
-        begun = time.perf_counter()
-        model = make_classifier(name, random_state=seed).fit(X, annotations)
-        yield row_of(name, model.score(X_test, y_test), gold_accuracy(model.result_, annotations), begun), model.result_
+        start = time.perf_counter()
+        model = cp.make_classifier(name, random_state=seed).fit(X, annotations)
+        accuracy = model.score(X_test, y_test)
+        yield to_row(name, accuracy, gold_accuracy(model.result_, annotations), start), model.result_
 
 
-def row_of(name: str, test_accuracy: Any, label_accuracy: Any, begun: float) -> dict[str, Any]:
+def to_row(name: str, test_accuracy: Any, label_accuracy: Any, start: float) -> dict[str, Any]:
     """One row of the comparison."""
     return {
         "method": name,
         "test accuracy": round(float(test_accuracy), 4),
         "label accuracy": round(float(label_accuracy), 4),
-        "seconds": round(time.perf_counter() - begun, 1),
+        "seconds": round(time.perf_counter() - start, 1),
     }
 
 
-def unreliable(result: FitResult, annotations: Annotations) -> list[dict[str, Any]]:
-    """The annotators with the lowest estimated accuracy, with the true one beside."""
+def least_accurate(result: FitResult, annotations: Annotations) -> list[dict[str, Any]]:
+    """The annotators with the lowest estimated accuracy, with the true accuracy."""
     import numpy as np
 
     right = annotations.gold[annotations.item] == annotations.label  # type: ignore[index]
@@ -122,5 +113,5 @@ def unreliable(result: FitResult, annotations: Annotations) -> list[dict[str, An
             "estimated accuracy": round(float(estimate[place]), 3),
             "true accuracy": round(float(truth[place]), 3),
         }
-        for place in np.argsort(estimate, kind="stable")[:N_UNRELIABLE]
+        for place in np.argsort(estimate, kind="stable")[:N_LEAST_ACCURATE]
     ]

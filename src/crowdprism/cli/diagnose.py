@@ -1,24 +1,20 @@
-"""`crowdprism diagnose`: can the result be trusted, which annotators, which items?"""
+"""`crowdprism diagnose` and `crowdprism suggest`: whether to trust a result, and which labels to ask for next."""
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
-from crowdprism.cli.reading_options import (
-    AnnotatorColumn,
-    AsJson,
-    Files,
-    Format,
-    GoldColumn,
-    ItemColumn,
-    LabelColumn,
-    Reading,
-    read,
-)
+from crowdprism.cli.options import AsJson, Files, ReadingOptions
+from crowdprism.cli.run_folder import save_table, write_table
+from crowdprism.cli.screen import console, print_json, print_table, remark
+from crowdprism.errors import InvalidParameterError
+from crowdprism.files import replacing_folder
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -28,10 +24,10 @@ if TYPE_CHECKING:
     from crowdprism.results import FitResult
 
 Run = Annotated[
-    Path | None, typer.Option("--run", "-r", help="Folder of a result fitted on these annotations; else --method.")
+    Path | None, typer.Option("--run", "-r", help="Run folder of these annotations; without it, --method is fitted.")
 ]
 Method = Annotated[
-    str, typer.Option("--method", "-m", help="Method to fit where no --run is given; `aggregate -m list` names them.")
+    str, typer.Option("--method", "-m", help="Method to fit without --run; `crowdprism aggregate x -m list` lists all.")
 ]
 N_SHOWN = 10
 SURE_COLUMNS = ("annotator", "kind", "annotations", "accuracy", "low", "high", "over-used label")
@@ -39,118 +35,80 @@ SURE_COLUMNS = ("annotator", "kind", "annotations", "accuracy", "low", "high", "
 
 def diagnose(
     files: Files,
+    *,
     run: Run = None,
     method: Method = DEFAULT_METHOD,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for findings.csv, annotators.csv and items.csv.")
     ] = None,
-    format: Format = "auto",
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    gold: GoldColumn = None,
-    reading: Reading = None,
+    reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
-    """Tell whether a result can be trusted, and which annotators and items to look at.
+    """Check whether a result can be trusted, and which annotators and items to look at.
 
     Example: `crowdprism diagnose labels.csv --run run/`
     """
-    from crowdprism.cli.screen import remark, show_json
     from crowdprism.diagnostics.annotator_accounts import annotator_report
     from crowdprism.diagnostics.identifiability import examine
     from crowdprism.diagnostics.item_accounts import item_report
 
-    annotations = read(files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading)
-    result, annotations = fitted(annotations, run, method)
+    result, annotations = load_or_fit(reading.read(files), run, method)
     findings = examine(result, annotations)
     people, items = annotator_report(result, annotations), item_report(result, annotations)
     if output is not None:
         write_diagnosis(output, findings, people, items)
     if json:
-        show_json(record_of(result, findings, people, items, annotations))
+        print_json(to_record(result, findings, people, items, annotations))
     else:
-        tell(result, findings, people, items, annotations)
+        print_diagnosis(result, findings, people, items, annotations)
     if output is not None:
         remark(f"wrote findings.csv, annotators.csv and items.csv to {output}")
 
 
-def fitted(annotations: Annotations, run: Path | None, method: str) -> tuple[FitResult, Annotations]:
-    """The saved result with the annotations in its order of names, or a fresh fit."""
-    from crowdprism.aggregators import make_aggregator
-    from crowdprism.results import FitResult
-
+def load_or_fit(annotations: Annotations, run: Path | None, method: str) -> tuple[FitResult, Annotations]:
+    """Return the saved result with the annotations in its order of names, or fit the method."""
     if run is None:
-        return make_aggregator(method).fit(annotations).result_, annotations
-    result = FitResult.load(run)
-    return result, in_order_of(result, annotations)
-
-
-def in_order_of(result: FitResult, annotations: Annotations) -> Annotations:
-    """The same annotations with items, annotators and classes in the result's order; unknown names are an error."""
-    import numpy as np
-
-    from crowdprism.annotations.container import EXTRAS, Annotations
-
-    gold = None
-    if annotations.gold is not None:
-        known = np.flatnonzero(~np.ma.getmaskarray(annotations.gold))
-        codes = np.asarray(np.ma.getdata(annotations.gold))[known]
-        gold = dict(zip(annotations.items[known].tolist(), annotations.classes[codes].tolist(), strict=True))
-    return Annotations.from_triplets(
-        annotations.items[annotations.item],
-        annotations.annotators[annotations.annotator],
-        annotations.classes[annotations.label],
-        classes=result.classes.tolist(),
-        item_names=result.items.tolist(),
-        annotator_names=result.annotators.tolist(),
-        gold=gold,
-        **{name: getattr(annotations, name) for name in EXTRAS},
-    )
+        return cp.make_aggregator(method).fit(annotations).result_, annotations
+    result = cp.FitResult.load(run)
+    names = {role: getattr(result, role).tolist() for role in ("items", "annotators", "classes")}
+    return result, annotations.reindexed(**names)
 
 
 def suspects(people: AnnotatorReport) -> list[int]:
-    """Positions of careless and adverse annotators, the surest first."""
+    """Positions of careless and adverse annotators, the lowest accuracy first."""
     import numpy as np
 
     odd = np.flatnonzero((people.kind == "careless") | (people.kind == "adverse"))
     return [int(place) for place in odd[np.argsort(people.quality[odd], kind="stable")]]
 
 
-def tell(
+def print_diagnosis(
     result: FitResult, findings: Findings, people: AnnotatorReport, items: ItemReport, annotations: Annotations
 ) -> None:
-    """Print findings, annotators to look at, gold that is probably wrong, and suspected copies."""
-    from crowdprism.cli.screen import console, show_table
+    """Print findings, suspicious annotators, gold that is probably wrong, and suspected copies."""
+    from crowdprism.diagnostics.annotator_accounts import copying
     from crowdprism.diagnostics.calibration import calibration_of
-    from crowdprism.diagnostics.copying import copying
 
     console().print(str(findings), markup=False)
     rows = [person_row(people, place) for place in suspects(people)]
-    show_table(f"Careless and adverse annotators: {len(rows)} of {result.n_annotators}", SURE_COLUMNS, rows[:N_SHOWN])
+    print_table(f"Careless and adverse annotators: {len(rows)} of {result.n_annotators}", SURE_COLUMNS, rows[:N_SHOWN])
     wrong = gold_rows(items, annotations)
     if annotations.gold is not None and annotations.gold.count():
         console().print(f"Against gold: {calibration_of(result, annotations)}.", markup=False)
         title = f"Gold that is probably wrong: {len(wrong)} items"
-        show_table(title, ("item", "gold", "found", "probability that gold is right"), wrong[:N_SHOWN])
+        print_table(title, ("item", "gold", "found", "probability that gold is right"), wrong[:N_SHOWN])
     copies = copying(annotations)
     if len(copies.z):
-        show_table(
+        print_table(
             f"Pairs that agree beyond what their confusions explain: {len(copies.z)}",
             ("first", "second", "shared items", "agreements", "expected", "z"),
             [
-                (result.annotators[a], result.annotators[b], int(n), int(seen), float(expected), float(z))
-                for a, b, n, seen, expected, z in list(
-                    zip(
-                        copies.first,
-                        copies.second,
-                        copies.common,
-                        copies.agreements,
-                        copies.expected,
-                        copies.z,
-                        strict=True,
-                    )
-                )[:N_SHOWN]
+                (result.annotators[a], result.annotators[b], int(shared), int(agreed), float(expected), float(z))
+                for a, b, shared, agreed, expected, z in zip(
+                    *(column[:N_SHOWN] for column in (copies.first, copies.second, copies.common, copies.agreements)),
+                    *(column[:N_SHOWN] for column in (copies.expected, copies.z)),
+                    strict=True,
+                )
             ],
         )
 
@@ -187,13 +145,13 @@ def gold_rows(items: ItemReport, annotations: Annotations) -> list[tuple[Any, ..
     ]
 
 
-def record_of(
+def to_record(
     result: FitResult, findings: Findings, people: AnnotatorReport, items: ItemReport, annotations: Annotations
 ) -> dict[str, Any]:
     """What `--json` prints."""
     return {
         "method": result.method,
-        "verdict": findings.verdict,
+        "verdict": findings.severity,
         "findings": findings.to_records(),
         "suspects": [dict(zip(SURE_COLUMNS, person_row(people, place), strict=True)) for place in suspects(people)],
         "wrong_gold": [
@@ -204,25 +162,51 @@ def record_of(
 
 
 def write_diagnosis(folder: Path, findings: Findings, people: AnnotatorReport, items: ItemReport) -> None:
-    """Write three tables; an earlier diagnosis there is replaced in one step."""
-    from crowdprism.cli.run_folder import write_table
-    from crowdprism.errors import InvalidParameterError
-    from crowdprism.files import replacing_folder
-
+    """Write three tables, replacing an earlier diagnosis in one step."""
     taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
     if taken and not (folder / "findings.csv").exists():
         raise InvalidParameterError(f"{folder} exists and is not a diagnosis of crowdprism; choose another folder.")
     with replacing_folder(folder) as fresh:
         for name, table in (("findings", findings), ("annotators", people), ("items", items)):
             frame = table.to_frame()
-            with (fresh / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
-                write_table(
-                    file, frame.columns, ([blank_if_unknown(cell) for cell in row] for row in frame.iter_rows())
-                )
+            save_table(fresh / f"{name}.csv", frame.columns, cells_of(frame))
 
 
-def blank_if_unknown(cell: Any) -> Any:
-    """Unknown numbers become empty cells; six digits are more than the others mean."""
-    if isinstance(cell, float):
-        return "" if cell != cell else round(cell, 6)
-    return "" if cell is None else cell
+def cells_of(frame: Any) -> list[list[Any]]:
+    """The rows of a frame, with empty cells for unknown values and six digits for the others."""
+    return [
+        ["" if cell is None or cell != cell else round(cell, 6) if isinstance(cell, float) else cell for cell in row]
+        for row in frame.iter_rows()
+    ]
+
+
+def suggest(
+    files: Files,
+    *,
+    budget: Annotated[float, typer.Option("--budget", "-b", help="How many labels to ask for.")] = 100,
+    run: Run = None,
+    method: Method = DEFAULT_METHOD,
+    capacity: Annotated[int | None, typer.Option(help="Most labels to ask of one annotator.")] = None,
+    per_item: Annotated[int, typer.Option(help="Most labels to ask for one item.")] = 1,
+    target: Annotated[float | None, typer.Option(help="Stop once this accuracy is expected.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; standard output by default.")] = None,
+    reading: ReadingOptions,
+    json: AsJson = False,
+) -> None:
+    """Choose which items to label next, and which annotators to ask.
+
+    Example: `crowdprism suggest labels.csv --budget 200 -o next.csv`
+    """
+    from crowdprism.diagnostics.next_labels import suggest as suggest_labels
+
+    result, annotations = load_or_fit(reading.read(files), run, method)
+    found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)
+    frame = found.to_frame()
+    remark(found.reason)
+    if json:
+        names = ("stop", "reason", "expected_accuracy", "expected_accuracy_after")
+        print_json({name: getattr(found, name) for name in names} | {"labels": frame.to_dicts()})
+    elif output is None:
+        write_table(sys.stdout, frame.columns, cells_of(frame))
+    else:
+        save_table(output, frame.columns, cells_of(frame))

@@ -1,4 +1,4 @@
-"""The folder a command leaves behind: the result, and tables people open."""
+"""The folder that `aggregate` and `train` write: the result, tables, report and log."""
 
 from __future__ import annotations
 
@@ -12,11 +12,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-import numpy as np
-
 from crowdprism.cli.screen import log_text, remark
 from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_folder
+from crowdprism.files import replacing_file, replacing_folder
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -27,7 +25,7 @@ FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True)
 class Run:
-    """All that a run folder is made of."""
+    """The content of a run folder."""
 
     result: FitResult
     annotations: Annotations
@@ -37,14 +35,14 @@ class Run:
 
 
 def require_free(folder: Path) -> None:
-    """Raise before hours of work if a run could not be written there: something else is there, or no right to write."""
+    """Raise, before the work begins, if a run cannot be written there or would replace something else."""
     if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "result.json").exists())):
-        raise InvalidParameterError(f"{folder} exists and is not a run of crowdprism; choose another folder.")
+        raise InvalidParameterError(f"{folder} exists and is not a run folder of crowdprism; choose another folder.")
     require_writable(folder)
 
 
 def require_writable(path: Path) -> None:
-    """Raise if nothing can be written at that place; what is tried leaves no trace."""
+    """Raise if nothing can be written at that path."""
     above = next(parent for parent in path.absolute().parents if parent.exists())
     try:
         with tempfile.TemporaryDirectory(prefix=".crowdprism.", dir=above):
@@ -56,7 +54,7 @@ def require_writable(path: Path) -> None:
 
 
 def write_run(folder: Path, run: Run) -> list[str]:
-    """Write result, tables, report and log, replacing an earlier run in one step; returns the names of the files."""
+    """Write result, tables, report and log, replacing an earlier run in one step; return the names of the files."""
     require_free(folder)
     with replacing_folder(folder) as fresh:
         (run.classifier or run.result).write_into(fresh)
@@ -74,29 +72,31 @@ def write_run(folder: Path, run: Run) -> list[str]:
 
 
 def write_page(fresh: Path, run: Run, folder: Path) -> bool:
-    """Write the report; where that fails the rest of the run is kept all the same, and the reason told."""
+    """Write the report; if that fails, keep the rest of the run and print the reason."""
     try:
         run.result.report(fresh / "report.html", run.annotations, command=command_line())
     except (Exception, KeyboardInterrupt) as error:
         why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
-        remark(f"note: the report was left out ({why}); `crowdprism report {folder}` writes it later.")
+        remark(f"note: the report was left out ({why}). Run `crowdprism report {folder}` to write it.")
         return False
     return True
 
 
 def command_line() -> str:
-    """What was typed, as a shell would take it."""
+    """The command line as typed, quoted for a shell."""
     return shlex.join(["crowdprism", *sys.argv[1:]])
 
 
 def log_of_run(result: FitResult) -> str:
-    """The command, the versions, and all that was said on the way."""
+    """The command, the versions, and every remark and warning."""
     versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
     return f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
 
 
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:
     """One row per item: label, its probability, how many labels the item has, what share of them agree."""
+    import numpy as np
+
     best = np.argmax(result.class_probabilities, axis=1)
     counts = annotations.labels_per_item
     agreeing = np.bincount(annotations.item, weights=annotations.label == best[annotations.item], minlength=len(best))
@@ -129,16 +129,24 @@ def write_annotators(file: IO[str], result: FitResult) -> None:
 
 
 def rounded(values: Any) -> list[Any]:
-    """Six digits are more than the numbers mean; unknown values are empty cells."""
+    """Round to six digits; unknown values become empty cells."""
+    import numpy as np
+
     return ["" if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
 
 
 def write_columns(file: IO[str], columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write columns as `write_table` does, much quicker: whole columns of numbers need no look at their cells."""
+    """Write columns as `write_table` writes rows; faster, because columns of numbers are written as they are."""
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
     safe = [[harmless(cell) for cell in cells] if str in set(map(type, cells)) else cells for cells in columns.values()]
     writer.writerows(zip(*safe, strict=True))
+
+
+def save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Write a table to a file that appears complete or not at all."""
+    with replacing_file(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
+        write_table(file, columns, rows)
 
 
 def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
@@ -149,7 +157,7 @@ def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[A
 
 
 def harmless(cell: Any) -> Any:
-    """Put a quote before text that a spreadsheet would run as a formula; numbers stay numbers.
+    """Put a quote before text that a spreadsheet would run as a formula; leave numbers alone.
 
     Examples
     --------

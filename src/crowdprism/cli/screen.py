@@ -1,4 +1,4 @@
-"""What the commands show: results on standard output, everything else on standard error."""
+"""What the commands print: results on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -7,27 +7,30 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-LEAST_NAME_WIDTH = 18  # names up to this length are never cut
+BAD_INPUT = 2
+INTERRUPTED = 130  # the convention of shells: 128 plus the number of the signal
+NOTHING_KEPT = "nothing was written. Run the same command to start again."
+MIN_NAME_WIDTH = 18  # names up to this length are never cut
 _quiet = False
 _verbose = False
-_begun = time.monotonic()
-_interruption_told = False
-_said: list[str] = []  # for the log of a run, whether shown or not
+_start = time.monotonic()
+_interrupted = False
+_log: list[str] = []  # for the log of a run, whether printed or not
 
 
 def set_quiet(quiet: bool) -> None:
-    """Leave out remarks on standard error; errors and results still show."""
+    """Leave out remarks and warnings; errors and results are still printed."""
     global _quiet
     _quiet = quiet
 
 
 def set_verbose(verbose: bool) -> None:
-    """Put the time since the start before each remark, and show where errors arose."""
+    """Print the time since the start before each remark, and the traceback of errors."""
     global _verbose
     _verbose = verbose
 
@@ -39,58 +42,65 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
-def note_for_log(text: str) -> None:
+def add_to_log(text: str) -> None:
     """Keep a line for the log of the run, with the time of day."""
-    _said.append(f"{datetime.now():%H:%M:%S} {text}")
+    _log.append(f"{datetime.now():%H:%M:%S} {text}")
 
 
 def log_text() -> str:
-    """All that was said so far."""
-    return "".join(f"{line}\n" for line in _said)
+    """Every remark and warning so far, one per line."""
+    return "".join(f"{line}\n" for line in _log)
 
 
 def remark(text: str) -> None:
-    """Tell the person at the terminal something that is not the result."""
-    note_for_log(text)
+    """Print something that is not the result."""
+    add_to_log(text)
     if not _quiet:
-        when = f"{time.monotonic() - _begun:6.2f} s  " if _verbose else ""
+        when = f"{time.monotonic() - _start:6.2f} s  " if _verbose else ""
         console(stderr=True).print(f"{when}{text}", markup=False)
 
 
-def say_error(text: str) -> None:
-    """Tell what went wrong; names from data are shown as they are, never as markup."""
+def print_labelled(label: str, style: str, text: str) -> None:
+    """Print a message after a coloured word; names from data are printed as they are, never as markup."""
     from rich.text import Text
 
+    console(stderr=True).print(Text(f"{label}: ", style=style) + Text(text))
+
+
+def print_error(text: str) -> None:
+    """Print an error message."""
     if _verbose and sys.exc_info()[0] is not None:
         import traceback
 
         console(stderr=True).print(traceback.format_exc(), markup=False)
-    console(stderr=True).print(Text("error: ", style="bold red") + Text(text))
+    print_labelled("error", "bold red", text)
 
 
-def say_interrupted(kept: str) -> None:
-    """After Ctrl-C, tell what was kept and how to go on."""
-    global _interruption_told
-    _interruption_told = True
-    say_error(f"interrupted; {kept}")
-
-
-def interruption_told() -> bool:
-    """Whether the person already knows."""
-    return _interruption_told
-
-
-def say_warning(message: Warning | str, *place: object, **more: object) -> None:
-    """Show a Python warning as a sentence, without the place in our code that raised it."""
-    note_for_log(f"warning: {message}")
+def print_warning(message: Warning | str, *place: object, **more: object) -> None:
+    """Print a Python warning as a sentence, without the place in the code that issued it."""
+    add_to_log(f"warning: {message}")
     if not _quiet:
-        from rich.text import Text
-
-        console(stderr=True).print(Text("warning: ", style="bold yellow") + Text(str(message)))
+        print_labelled("warning", "bold yellow", str(message))
 
 
-def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a compact table on standard output; numbers to the right, names as plain text."""
+def print_interrupted(kept: str) -> None:
+    """After Ctrl-C, print what was kept and how to continue, unless that was already printed."""
+    global _interrupted
+    if not _interrupted:
+        print_error(f"interrupted; {kept}")
+    _interrupted = True
+
+
+def exit_interrupted(kept: str) -> NoReturn:
+    """Print what was kept after Ctrl-C and end the command with exit code 130."""
+    import typer
+
+    print_interrupted(kept)
+    raise typer.Exit(INTERRUPTED) from None
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Print a compact table on standard output, with numbers aligned to the right."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -98,23 +108,22 @@ def show_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
     listed = [list(row) for row in rows]
     table = Table(title=Text(title, style="bold") if title else None, box=box.SIMPLE_HEAD, title_justify="left")
     for place, column in enumerate(columns):
-        numeric = bool(listed) and all(isinstance(row[place], (int, float)) or row[place] is None for row in listed)
-        longest = max((len(shown(row[place])) for row in listed), default=0)
-        table.add_column(
-            column, justify="right" if numeric else "left", min_width=min(longest, LEAST_NAME_WIDTH) or None
-        )
+        cells = [row[place] for row in listed]
+        numeric = bool(cells) and all(isinstance(cell, (int, float)) or cell is None for cell in cells)
+        longest = max((len(format_cell(cell)) for cell in cells), default=0)
+        table.add_column(column, justify="right" if numeric else "left", min_width=min(longest, MIN_NAME_WIDTH) or None)
     for row in listed:
-        table.add_row(*(Text(shown(cell)) for cell in row))
+        table.add_row(*(Text(format_cell(cell)) for cell in row))
     console().print(table)
 
 
-def shown(cell: Any) -> str:
-    """A cell as text: fractions with three digits, absent values as a dash."""
+def format_cell(cell: Any) -> str:
+    """A cell as text: fractions with three digits, missing values as a dash."""
     if cell is None:
         return "-"
     return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
 
 
-def show_json(record: Any) -> None:
+def print_json(record: Any) -> None:
     """Print one JSON document on standard output."""
     sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=str) + "\n")

@@ -1,109 +1,120 @@
-"""`crowdprism simulate`: a crowd of known confusions labels items, for trying methods out."""
+"""`crowdprism simulate`: annotations by simulated annotators with known confusions, to try methods on."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import crowdprism as cp
+from crowdprism.cli.screen import print_table, remark
+from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
+
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
 
-N_ITEMS, N_ANNOTATORS, N_CLASSES = 1000, 20, 3
+N_ITEMS = 1000
+MACHINE_PROBABILITY = 0.1  # that a machine annotator labels an item
+MACHINE_POOL = 10_000  # most items that machine annotators are trained on
+
+
+@dataclass(frozen=True)
+class Truth:
+    """Items to label and their true classes."""
+
+    codes: Any  # (n_items,) position of the true class in `classes`
+    classes: list[Any]
+    items: list[Any]
 
 
 def simulate(
-    target: Annotated[Path, typer.Argument(help="File to write; the ending chooses the format.")],
+    target: Annotated[Path, typer.Argument(help="File to write; its ending selects the format.")],
+    *,
     truth: Annotated[
-        Path | None, typer.Option("--truth", help="CSV with a true class per item, instead of made-up items.")
+        Path | None, typer.Option("--truth", help="CSV file with the true class of each item, instead of random items.")
     ] = None,
     dataset: Annotated[str | None, typer.Option(help="Data set whose training items are labelled.")] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items; made up, or the first of the data set.")] = None,
-    annotators: Annotated[int, typer.Option(help="Number of annotators.")] = N_ANNOTATORS,
-    classes: Annotated[int, typer.Option(help="Number of classes of made-up items.")] = N_CLASSES,
-    family: Annotated[str, typer.Option(help="Family of annotators; `list` names them all.")] = "class-wise",
-    level: Annotated[float | None, typer.Option(help="The family's number; `--family list` tells its meaning.")] = None,
-    pattern: Annotated[str, typer.Option(help="Who labels what; `list` names all patterns.")] = "per-item",
-    amount: Annotated[float | None, typer.Option(help="The pattern's number, such as labels per item.")] = None,
+    items: Annotated[int | None, typer.Option(help="Number of items: random, or the first of the data set.")] = None,
+    annotators: Annotated[int, typer.Option(help="Number of annotators.")] = 20,
+    classes: Annotated[int, typer.Option(help="Number of classes of random items.")] = 3,
+    family: Annotated[str, typer.Option(help="Family of annotators; `list` lists all.")] = "class-wise",
+    level: Annotated[float | None, typer.Option(help="Parameter of the family; see `--family list`.")] = None,
+    pattern: Annotated[str, typer.Option(help="Which annotators label which items; `list` lists all.")] = "per-item",
+    amount: Annotated[float | None, typer.Option(help="Parameter of the pattern, such as labels per item.")] = None,
     copiers: Annotated[int, typer.Option(help="How many annotators copy from others.")] = 0,
     machines: Annotated[
         int | None,
-        typer.Option(help="Trained machine annotators on the images of --dataset: case 1 with experts, 2 without."),
+        typer.Option(help="Use machine annotators trained on the images of --dataset: 1 with experts, 2 without."),
     ] = None,
-    item: Annotated[str, typer.Option(help="Column of --truth that names the item.")] = "item",
-    label: Annotated[str, typer.Option(help="Column of --truth that holds the true class.")] = "label",
-    seed: Annotated[int, typer.Option(help="Seed of truth, crowd and labels.")] = 0,
+    item: Annotated[str, typer.Option(help="Column of --truth with the item ids.")] = "item",
+    label: Annotated[str, typer.Option(help="Column of --truth with the true classes.")] = "label",
+    seed: Annotated[int, typer.Option(help="Random seed of true classes, annotators and labels.")] = 0,
 ) -> None:
-    """Let a simulated crowd label items; the true classes are kept as gold.
+    """Simulate annotations; the true classes are written as gold.
 
     Example: `crowdprism simulate labels.csv --items 500 --family hammer-spammer --level 0.3 --amount 5`
     """
-    from crowdprism.cli.screen import remark
-    from crowdprism.errors import InvalidParameterError
     from crowdprism.formats.write import write_annotations
     from crowdprism.simulate import FAMILIES, PATTERNS, copy_annotators, random_copies
 
     if "list" in (family, pattern):
-        show_choices(FAMILIES if family == "list" else PATTERNS)
+        print_choices(FAMILIES if family == "list" else PATTERNS)
         return
     if truth is not None and dataset is not None:
         raise InvalidParameterError("Give --truth or --dataset, not both.")
+    if items is not None and items < 1:
+        raise InvalidParameterError(f"--items must be at least 1, not {items}.")
     if machines is not None:
-        made = by_machines(dataset, machines, items, annotators, 0.1 if amount is None else amount, seed)
+        made = label_by_machines(dataset, machines, items, annotators, amount, seed)
     else:
-        codes, names, things = true_classes(truth, dataset, items, classes, item=item, label=label, seed=seed)
-        made = by_family(codes, names, things, annotators, (family, level), (pattern, amount), seed)
+        if truth is not None:
+            known = read_truth(truth, item=item, label=label)
+        elif dataset is not None:
+            known = truth_of_dataset(dataset, items)
+        else:
+            known = random_truth(N_ITEMS if items is None else items, classes, seed)
+        made = label_by_family(known, annotators, (family, level), (pattern, amount), seed)
     if copiers:
         made = copy_annotators(made, random_copies(made.annotators.tolist(), copiers, seed=seed))
     write_annotations(made, target)
     accuracy = made.summary().label_accuracy
-    remark(f"wrote {made.n_annotations} annotations of {made.n_items} items to {target}; {accuracy:.1%} are right")
+    remark(f"wrote {made.n_annotations} annotations of {made.n_items} items to {target}; {accuracy:.1%} are correct")
 
 
-def show_choices(table: dict[str, Any]) -> None:
-    """Names of families or patterns, what their number means and its default."""
-    from crowdprism.cli.screen import show_table
-
-    rows = [
-        (name, (getattr(one, "level_means", "") or getattr(one, "amount_means", "")) or "takes no number", one.default)
-        for name, one in table.items()
-    ]
-    show_table("", ("name", "meaning of its number", "default"), rows)
+def print_choices(table: Mapping[str, Any]) -> None:
+    """Print families or patterns with the meaning of their parameter and its default."""
+    rows = [(name, one.meaning or "no parameter", one.default) for name, one in table.items()]
+    print_table("", ("name", "meaning of its parameter", "default"), rows)
 
 
-def true_classes(
-    truth: Path | None, dataset: str | None, items: int | None, classes: int, *, item: str, label: str, seed: int
-) -> tuple[Any, list[Any], list[Any]]:
-    """Class codes, class names and item names: read, taken from a data set, or made up."""
-    import numpy as np
-
-    from crowdprism.errors import InvalidParameterError
+def random_truth(n_items: int, n_classes: int, seed: int) -> Truth:
+    """Items with random true classes."""
     from crowdprism.seeding import stream
 
-    if items is not None and items < 1:
-        raise InvalidParameterError(f"There must be at least one item, not {items}.")
-    if truth is not None:
-        return read_truth(truth, item=item, label=label)
-    if dataset is not None:
-        from crowdprism.datasets import load_dataset
-
-        loaded = load_dataset(dataset)
-        known = np.flatnonzero(~np.ma.getmaskarray(loaded.gold))
-        chosen = np.intersect1d(loaded.splits["train"], known)[:items]
-        return np.asarray(loaded.gold[chosen]).astype(np.int64), list(loaded.classes), chosen.tolist()
-    if classes < 2:
-        raise InvalidParameterError(f"There must be at least two classes, not {classes}.")
-    n_items = N_ITEMS if items is None else items
-    return stream(seed, "truth").integers(classes, size=n_items), list(range(classes)), list(range(n_items))
+    if n_classes < 2:
+        raise InvalidParameterError(f"--classes must be at least 2, not {n_classes}.")
+    codes = stream(seed, "truth").integers(n_classes, size=n_items)
+    return Truth(codes, list(range(n_classes)), list(range(n_items)))
 
 
-def read_truth(path: Path, *, item: str, label: str) -> tuple[Any, list[Any], list[Any]]:
-    """The true classes of a CSV file, as codes, class names and item names."""
+def truth_of_dataset(dataset: str, n_items: int | None) -> Truth:
+    """The training items of a data set whose true class is known."""
+    import numpy as np
+
+    loaded = cp.load_dataset(dataset)
+    known = np.flatnonzero(~np.ma.getmaskarray(loaded.gold))
+    chosen = np.intersect1d(loaded.splits["train"], known)[:n_items]
+    return Truth(np.asarray(loaded.gold[chosen]).astype(np.int64), list(loaded.classes), chosen.tolist())
+
+
+def read_truth(path: Path, *, item: str, label: str) -> Truth:
+    """Items and true classes of a CSV file."""
     import polars as pl
 
     from crowdprism.annotations.names import encode
-    from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 
     try:
         rows = pl.read_csv(path, infer_schema_length=None)
@@ -120,58 +131,47 @@ def read_truth(path: Path, *, item: str, label: str) -> tuple[Any, list[Any], li
         raise InvalidParameterError(
             f"{path} has {unknown} empty cells in {item!r} or {label!r}. Fill or drop these rows."
         )
-    if rows[item].n_unique() < len(rows):
-        raise InvalidParameterError(
-            f"{path} names {len(rows) - rows[item].n_unique()} items more than once in {item!r}."
-        )
+    repeated = len(rows) - rows[item].n_unique()
+    if repeated:
+        raise InvalidParameterError(f"{path} has {repeated} items more than once in {item!r}. List each once.")
     names, codes = encode(rows[label].to_list())
-    return codes, names.tolist(), rows[item].to_list()
+    return Truth(codes, names.tolist(), rows[item].to_list())
 
 
-def by_family(
-    codes: Any,
-    names: list[Any],
-    things: list[Any],
-    n_annotators: int,
-    family: tuple[str, float | None],
-    pattern: tuple[str, float | None],
-    seed: int,
+def label_by_family(
+    truth: Truth, n_annotators: int, family: tuple[str, float | None], pattern: tuple[str, float | None], seed: int
 ) -> Annotations:
-    """Labels by annotators of a family, in a pattern."""
+    """Annotations by annotators of a family, in a pattern."""
     from crowdprism.simulate import build_family, build_pattern, simulate_annotations
 
-    confusions = build_family(family[0], n_annotators, len(names), level=family[1], seed=seed)
-    pairs = build_pattern(pattern[0], len(codes), n_annotators, amount=pattern[1], seed=seed)
-    return simulate_annotations(codes, confusions, pairs, seed=seed, classes=names, items=things)
+    confusions = build_family(family[0], n_annotators, len(truth.classes), level=family[1], seed=seed)
+    pairs = build_pattern(pattern[0], len(truth.codes), n_annotators, amount=pattern[1], seed=seed)
+    return simulate_annotations(truth.codes, confusions, pairs, seed=seed, classes=truth.classes, items=truth.items)
 
 
-def by_machines(
-    dataset: str | None, case: int, items: int | None, n_annotators: int, probability: float, seed: int
+def label_by_machines(
+    dataset: str | None, case: int, n_items: int | None, n_annotators: int, probability: float | None, seed: int
 ) -> Annotations:
-    """Labels by trained machine annotators; their accuracies go to standard error."""
+    """Annotations by trained machine annotators; their accuracies are printed on standard error."""
     import numpy as np
 
-    from crowdprism.cli.screen import remark
-    from crowdprism.errors import InvalidParameterError
     from crowdprism.simulate import machine_annotations
 
     if dataset is None:
         raise InvalidParameterError("--machines needs the images of a --dataset, such as mnist.")
     if case not in (1, 2):
         raise InvalidParameterError(f"--machines is 1 (with experts) or 2 (without), not {case}.")
-    from crowdprism.datasets import load_dataset
-
-    loaded = load_dataset(dataset)
+    loaded = cp.load_dataset(dataset)
     train = loaded.splits["train"]
-    n_items = min(N_ITEMS, len(train) // 2) if items is None else items
+    n_items = min(N_ITEMS, len(train) // 2) if n_items is None else n_items
     made = machine_annotations(
         loaded.images[train],
         np.asarray(loaded.gold[train]),
         n_items=n_items,
         n_annotators=n_annotators,
         case=1 if case == 1 else 2,
-        probability=probability,
-        pool_size=min(10_000, len(train) - n_items),
+        probability=MACHINE_PROBABILITY if probability is None else probability,
+        pool_size=min(MACHINE_POOL, len(train) - n_items),
         seed=seed,
         published_for=loaded.name,
     )

@@ -1,26 +1,39 @@
-"""`crowdprism train`: from features and annotations to a classifier, corrected labels and rated annotators."""
+"""`crowdprism train` and `crowdprism predict`: train a classifier from annotations, and label new items with it."""
 
 from __future__ import annotations
 
+import shutil
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.aggregate import WithReport
-from crowdprism.cli.device_options import Device, Threads, use_threads
-from crowdprism.cli.feature_options import ArrayName, Embedding, FeatureOptions, FeatureSource, IdColumn, TextColumn
-from crowdprism.cli.reading_options import (
-    AnnotatorColumn,
+import crowdprism as cp
+from crowdprism.cli.aggregate import WithReport, deliver
+from crowdprism.cli.options import (
+    ArrayName,
     AsJson,
+    DeviceOptions,
+    FeatureOptions,
     Files,
-    Format,
-    GoldColumn,
-    ItemColumn,
-    LabelColumn,
-    Reading,
-    read_with_report,
+    IdColumn,
+    ReadingOptions,
+    TextColumn,
+    ThreadOptions,
+    require_exists,
 )
+from crowdprism.cli.run_folder import (
+    Run,
+    command_line,
+    require_free,
+    require_writable,
+    rounded,
+    save_table,
+    write_table,
+)
+from crowdprism.cli.screen import exit_interrupted, remark
+from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -28,116 +41,117 @@ if TYPE_CHECKING:
 DEFAULT_METHOD = "geocrowdnet-f"
 NO_FEATURES = (
     "A classifier needs features of the items. Pass --features with a file (.npy, .npz, .csv, .tsv, .parquet) or a "
-    "folder of images, or --text-column with a column of texts. Without features, `crowdprism aggregate` combines the "
-    "labels alone"
+    "folder of images, or --text-column with a column of texts. To combine labels without features, run: crowdprism "
+    "aggregate"
 )
 
 
 def train(
     files: Files,
-    features: FeatureSource = None,
-    text_column: TextColumn = None,
+    *,
+    features: FeatureOptions,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", help="Folder for classifier, labels.csv, annotators.csv and report.html."),
+        typer.Option("--output", "-o", help="Run folder for classifier, labels.csv, annotators.csv and report.html."),
     ] = None,
     method: Annotated[
-        str, typer.Option("--method", "-m", help="Name of the method; `list` names them all.")
+        str, typer.Option("--method", "-m", help="Name of the method; `list` lists all.")
     ] = DEFAULT_METHOD,
-    network: Annotated[str, typer.Option(help="Network, by name; by the shape of the features by default.")] = "auto",
+    network: Annotated[str, typer.Option(help="Name of the network; chosen by the features by default.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with a training into the same --output that was interrupted.")
+        bool, typer.Option("--resume", help="Continue an interrupted training with the same --output.")
     ] = False,
     checkpoint: Annotated[
         Path | None, typer.Option(help="Folder for the state after each epoch; OUTPUT.checkpoint by default.")
     ] = None,
     report: WithReport = True,
-    embedding: Embedding = "auto",
-    id_column: IdColumn = None,
-    array: ArrayName = None,
-    format: Format = "auto",
-    item: ItemColumn = None,
-    annotator: AnnotatorColumn = None,
-    label: LabelColumn = None,
-    gold: GoldColumn = None,
-    reading: Reading = None,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same classifier.")] = 0,
-    device: Device = "auto",
-    threads: Threads = None,
+    reading: ReadingOptions,
+    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same classifier.")] = 0,
+    device: DeviceOptions,
     json: AsJson = False,
 ) -> None:
-    """Train a classifier on features and annotations, without one clean label.
+    """Train a classifier on features and annotations, without any true labels.
 
     Example: `crowdprism train export.json --features photos/ -o run/`
     """
-    from crowdprism.cli.aggregate import deliver
-    from crowdprism.cli.feature_options import features_of
-    from crowdprism.cli.run_folder import Run, require_free
-    from crowdprism.errors import InvalidParameterError
-
     if method == "list":
         from crowdprism.classifiers import CLASSIFIERS
 
         typer.echo("\n".join(sorted(CLASSIFIERS)))
         return
-    options = FeatureOptions(features, text_column, embedding, id_column, array)
-    if not options.given:
-        raise InvalidParameterError(f"{NO_FEATURES}: crowdprism aggregate {' '.join(map(str, files))}")
+    if not features.given:
+        raise InvalidParameterError(f"{NO_FEATURES} {' '.join(map(str, files))}")
     if output is not None:
         require_free(output)
     place = checkpoint or (None if output is None else Path(f"{output}.checkpoint"))
     if resume and place is None:
-        raise InvalidParameterError("--resume goes on with a training into the same --output; name it with -o.")
-    annotations, account = read_with_report(
-        files, format, item=item, annotator=annotator, label=label, gold=gold, reading=reading
-    )
-    found, annotations = features_of(options, annotations, files, account)
-    use_threads(threads, torch=True)
-    chosen: dict[str, Any] = {"network": network, "random_state": seed, "device": device}
-    chosen |= {"epochs": epochs} if epochs is not None else {}
-    model = trained(method, chosen, found.features.values, annotations, place, resume=resume)
+        raise InvalidParameterError("--resume continues a training with the same --output; name that folder with -o.")
+    if resume and place is not None and not place.is_dir():
+        raise InvalidParameterError(f"There is nothing to resume: {place} does not exist. Leave out --resume.")
+    annotations, account = reading.read_with_report(files)
+    found, annotations = features.load(annotations, files, account)
+    device.apply(torch=True)
+    settings: dict[str, Any] = {"network": network, "random_state": seed, "device": device.device}
+    settings |= {} if epochs is None else {"epochs": epochs}
+    settings |= {} if place is None else {"checkpoint": place, "resume": resume}
+    model = fit_classifier(method, settings, found.features.values, annotations)
     run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
     deliver(run, output, as_json=json)
-    conclude(model, place, keep=checkpoint is not None, written=output)
+    if model.interrupted_:
+        exit_with_way_on(output, place)
+    if place is not None and checkpoint is None:
+        shutil.rmtree(place, ignore_errors=True)
 
 
-def trained(
-    method: str,
-    chosen: dict[str, Any],
-    values: Any,
-    annotations: Annotations,
-    place: Path | None,
-    *,
-    resume: bool,
-) -> Any:
-    """The fitted classifier, from the last checkpoint on where that was asked for."""
-    from crowdprism.classifiers import make_classifier
-    from crowdprism.cli.screen import remark
-    from crowdprism.errors import InvalidParameterError
-
-    if resume and place is not None and not place.is_dir():
-        raise InvalidParameterError(f"There is nothing to resume: {place} is not there. Leave out --resume.")
-    if place is not None:
-        chosen = {**chosen, "checkpoint": place, "resume": resume}
-    model = make_classifier(method, **chosen)
+def fit_classifier(method: str, settings: dict[str, Any], values: Any, annotations: Annotations) -> Any:
+    """Train a classifier by name."""
+    model = cp.make_classifier(method, **settings)
     remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
     return model.fit(values, annotations)
 
 
-def conclude(model: Any, place: Path | None, *, keep: bool, written: Path | None) -> None:
-    """After Ctrl-C say what was kept and how to go on; after a whole training remove its checkpoints."""
-    import shutil
-
-    from crowdprism.cli.exit_codes import INTERRUPTED
-    from crowdprism.cli.run_folder import command_line
-    from crowdprism.cli.screen import say_interrupted
-
-    if not model.interrupted_:
-        if place is not None and not keep:
-            shutil.rmtree(place, ignore_errors=True)
-        return
-    kept = f"{written} holds what was learned so far" if written is not None else "the labels above are those so far"
+def exit_with_way_on(output: Path | None, place: Path | None) -> None:
+    """After Ctrl-C, print what was kept and how to continue, and exit."""
+    kept = "the labels above are those so far." if output is None else f"{output} holds what was learned so far."
     again = command_line() if "--resume" in command_line() else f"{command_line()} --resume"
-    say_interrupted(f"{kept}." + ("" if place is None else f"\nGo on with: {again}"))
-    raise typer.Exit(INTERRUPTED)
+    exit_interrupted(kept if place is None else f"{kept}\nContinue with: {again}")
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="Run folder written by `crowdprism train`.")],
+    *,
+    features: Annotated[
+        Path, typer.Option("--features", "-x", help="New items: a file of features, a folder of images, or a table.")
+    ],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; standard output by default.")] = None,
+    id_column: IdColumn = None,
+    array: ArrayName = None,
+    text_column: TextColumn = None,
+    threading: ThreadOptions,
+) -> None:
+    """Label new items with a trained classifier; images and texts are embedded as in training.
+
+    Example: `crowdprism predict run/ --features new.npy -o predictions.csv`
+    """
+    from crowdprism.features import Recipe, item_features
+
+    if output is not None:
+        require_writable(output)
+    model = cp.load(run)
+    if isinstance(model, cp.FitResult):
+        raise InvalidParameterError(
+            f"{run} holds the result of {model.method}, which has no classifier. Train one with `crowdprism train`."
+        )
+    require_exists(features)
+    threading.apply(torch=True)
+    found = item_features(features, text_column=text_column, id_column=id_column, array=array, recipe=Recipe.load(run))
+    table = found.features
+    probabilities = model.predict_proba(table.values)
+    labels = model.classes_[probabilities.argmax(axis=1)].tolist()
+    columns = ("item", "label", "probability")
+    rows = zip(table.ids.tolist(), labels, rounded(probabilities.max(axis=1)), strict=True)
+    if output is None:
+        write_table(sys.stdout, columns, rows)
+    else:
+        save_table(output, columns, rows)

@@ -1,4 +1,4 @@
-"""What can be measured of a result without knowing the truth: pure functions of arrays."""
+"""Measures of a result that need no true labels: pure functions of arrays."""
 
 from __future__ import annotations
 
@@ -12,19 +12,15 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.results import FitResult
 
-MIXED_IN = 1e-3  # of the uniform distribution: one label called impossible then costs at most 7 nats and no more
+MIXED_IN = 1e-3  # share of the uniform distribution, so that one label called impossible costs a bounded amount
 
 
 def held_out_log_likelihoods(result: FitResult, held_out: Annotations) -> NDArray[np.float64] | None:
-    """Log probability that the result gives to each annotation it did not see; None without confusions.
+    """Log probability of each annotation that was held out; None without confusions.
 
     log Σ_k q_i[k] C_m[k, l] for the label l of annotator m on item i, with the item's class probabilities q as learned
-    from its other annotations. Someone who gave no other label is taken for the average annotator.
-
-    Parameters
-    ----------
-    held_out
-        In the order of the result's items, annotators and classes.
+    from its other annotations. An annotator without other labels is treated as the average annotator. `held_out` has
+    items, annotators and classes in the order of the result.
 
     Examples
     --------
@@ -43,7 +39,7 @@ def held_out_log_likelihoods(result: FitResult, held_out: Annotations) -> NDArra
 
 
 def with_unseen(confusions: NDArray[Any], labels_per_annotator: NDArray[Any] | None) -> NDArray[Any]:
-    """Confusions in which annotators without a label have the mean of the others, weighted by labels."""
+    """Give annotators without labels the mean confusions of the others, weighted by their numbers of labels."""
     if labels_per_annotator is None or labels_per_annotator.all() or not labels_per_annotator.any():
         return confusions
     crowd = np.average(confusions, axis=0, weights=labels_per_annotator)
@@ -56,12 +52,12 @@ def found_classes(result: FitResult) -> NDArray[np.int64]:
 
 
 def share_of_held_out(found: NDArray[Any], held_out: Annotations) -> float:
-    """Share of held-out annotations whose label is the class found for their item."""
+    """Share of held-out annotations that equal the class found for their item."""
     return float(np.mean(found[held_out.item] == held_out.label))
 
 
 def mean_pairwise_agreement(several: Sequence[NDArray[Any]]) -> float | None:
-    """Mean share of items on which two of several labellings agree; None where there is only one.
+    """Mean share of items on which two of several labellings agree; None for only one labelling.
 
     Examples
     --------
@@ -89,7 +85,7 @@ def agreement_with_others(found: dict[str, NDArray[Any]]) -> dict[str, float | N
 
 
 def gold_hits(found: NDArray[Any], annotations: Annotations) -> NDArray[np.bool_] | None:
-    """Whether each item with gold and with an annotation was found right; None without such items."""
+    """Whether each item with gold and annotations is labelled correctly; None without such items."""
     if annotations.gold is None:
         return None
     judged = ~np.ma.getmaskarray(annotations.gold) & (annotations.labels_per_item > 0)

@@ -66,8 +66,8 @@ def test_choices_are_listed_without_writing(tmp_path: Path, words: list[str]) ->
     ("words", "told"),
     [
         (["--family", "hammers"], "hammer-spammer"),
-        (["--items", "0"], "at least one item"),
-        (["--classes", "1"], "two classes"),
+        (["--items", "0"], "--items must be at least 1"),
+        (["--classes", "1"], "--classes must be at least 2"),
         (["--machines", "1"], "--dataset"),
         (["--machines", "3", "--dataset", "digits"], "with experts"),
         (["--truth", "TRUTH", "--dataset", "digits"], "not both"),

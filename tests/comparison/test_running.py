@@ -1,4 +1,4 @@
-"""Comparing methods: who comes first, what is said, what happens when something fails."""
+"""Comparing methods: which comes first, and what happens when one fails."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 import crowdprism as cp
-from crowdprism.comparison import MethodRow, running
-from crowdprism.comparison.recommendation import in_order_of_merit, recommend
+from crowdprism.comparison import running
 from crowdprism.errors import InvalidParameterError
 from crowdprism.simulate import build_family, build_pattern, simulate_annotations
 
@@ -48,13 +47,13 @@ def test_the_same_call_gives_the_same_numbers(crowd: cp.Annotations) -> None:
 
 
 def test_a_method_that_fails_is_a_row_with_its_reason(crowd: cp.Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(name: str, *rest: object) -> cp.FitResult:
+    def broken(name: str, *rest: object, **more: object) -> cp.FitResult:
         if name == "glad":
             raise ZeroDivisionError("by hand")
-        return fitted(name, *rest)
+        return fitted(name, *rest, **more)
 
-    fitted = running.fitted
-    monkeypatch.setattr(running, "fitted", broken)
+    fitted = running.fit_method
+    monkeypatch.setattr(running, "fit_method", broken)
     found = cp.compare(crowd, methods=["glad", "majority-vote", "geocrowdnet"], seeds=1)
     assert [row.method for row in found.rows] == ["majority-vote", "geocrowdnet", "glad"]
     assert found.rows[1].failed == "It is a classifier and needs features of the items."
@@ -63,13 +62,13 @@ def test_a_method_that_fails_is_a_row_with_its_reason(crowd: cp.Annotations, mon
 
 
 def test_ctrl_c_returns_what_was_measured(crowd: cp.Annotations, monkeypatch: pytest.MonkeyPatch) -> None:
-    def impatient(name: str, *rest: object) -> cp.FitResult:
+    def impatient(name: str, *rest: object, **more: object) -> cp.FitResult:
         if name == "glad":
             raise KeyboardInterrupt
-        return fitted(name, *rest)
+        return fitted(name, *rest, **more)
 
-    fitted = running.fitted
-    monkeypatch.setattr(running, "fitted", impatient)
+    fitted = running.fit_method
+    monkeypatch.setattr(running, "fit_method", impatient)
     found = cp.compare(crowd, methods=["majority-vote", "glad", "mace"], seeds=1)
     assert found.interrupted
     assert [row.method for row in found.rows] == ["majority-vote"]
@@ -90,7 +89,7 @@ def test_classifiers_take_part_where_there_are_features(crowd: cp.Annotations) -
         ({"methods": ["dawid-skeen"]}, "dawid-skene"),
         ({"methods": []}, "empty"),
         ({"seeds": 0}, "at least 1"),
-        ({"held_out": 1.0}, "between 0 and 1"),
+        ({"held_out": 1.0}, "above 0 and below 1"),
     ],
 )
 def test_wrong_parameters_are_refused(options: dict, told: str, crowd: cp.Annotations) -> None:
@@ -106,26 +105,6 @@ def test_too_few_annotations_are_refused() -> None:
 def test_one_item_is_enough_to_compare() -> None:
     found = cp.compare([[0, 1, 1, 1, 1, 1]], methods=["majority-vote"], seeds=1, held_out=0.2)
     assert found.recommended == "majority-vote"
-
-
-def test_of_methods_alike_the_most_stable_is_recommended_then_the_quickest() -> None:
-    rows = [
-        MethodRow("best", log_likelihood=-0.50, stability=0.90, seconds=1.0, held_out_agreement=0.5),
-        MethodRow("stable", log_likelihood=-0.51, stability=0.99, seconds=9.0, held_out_agreement=0.5),
-        MethodRow("quick", log_likelihood=-0.52, stability=0.99, seconds=0.1, held_out_agreement=0.5),
-        MethodRow("worse", log_likelihood=-2.00, stability=1.00, seconds=0.1, held_out_agreement=0.5),
-    ]
-    noise = np.random.default_rng(0).normal(size=100)
-    scores = {"best": noise, "stable": -noise, "quick": -noise, "worse": noise - 2}
-    scores["best"] = scores["best"] - noise.mean()
-    name, reason = recommend(in_order_of_merit(rows, by_gold=False), scores, by_gold=False)
-    assert name == "quick"
-    assert "best and stable" in reason
-    assert "worse" not in reason
-
-
-def test_nothing_measured_recommends_nothing() -> None:
-    assert recommend([MethodRow("a", failed="no")], {}, by_gold=False)[0] is None
 
 
 def test_a_table_reads_as_text(crowd: cp.Annotations) -> None:

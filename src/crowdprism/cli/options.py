@@ -1,0 +1,289 @@
+"""Options shared by commands, as groups: reading annotations, features of items, device and threads.
+
+A command takes a group as one parameter, for example `reading: ReadingOptions`; `expand_groups` turns each group into
+one option per field.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from crowdprism.cli.screen import remark
+from crowdprism.errors import InvalidParameterError, UnreadableFileError
+
+if TYPE_CHECKING:
+    from crowdprism.annotations import Annotations
+    from crowdprism.features import ItemFeatures
+    from crowdprism.formats.raw_annotations import ReadingReport
+
+READING = "Reading annotations"
+FEATURES = "Features of the items"
+DEVICE = "Device and threads"
+READING_NAMES = ("skip_missing", "include_rejected", "annotator_from", "encoding")
+TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+Files = Annotated[
+    list[Path],
+    typer.Argument(help="Annotation files in any supported format; several are merged. - reads standard input."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+TextColumn = Annotated[
+    str | None,
+    typer.Option(
+        "--text-column",
+        "-t",
+        rich_help_panel=FEATURES,
+        help="Column with the texts, in --features or in the annotation files.",
+    ),
+]
+IdColumn = Annotated[
+    str | None,
+    typer.Option("--id-column", rich_help_panel=FEATURES, help="Column of the feature table with the item ids."),
+]
+ArrayName = Annotated[
+    str | None, typer.Option("--array", rich_help_panel=FEATURES, help="Array of an .npz file with the features.")
+]
+
+
+def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function with one parameter per field of each group, which passes the groups on to the command."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, type] = {}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if not is_dataclass(hints[name]):
+            parameters.append(parameter.replace(annotation=hints[name]))
+            continue
+        groups[name] = hints[name]
+        types = get_type_hints(hints[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
+            )
+            for field in fields(hints[name])
+        ]
+
+    @functools.wraps(command)
+    def expanded(**given: Any) -> Any:
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        return command(**given)
+
+    expanded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    expanded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return expanded
+
+
+# -- reading annotations ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How to read annotation files."""
+
+    format: Annotated[
+        str,
+        typer.Option("--format", "-f", rich_help_panel=READING, help="Format of the files; detected by default."),
+    ] = "auto"
+    item: Annotated[str | None, typer.Option("--item", rich_help_panel=READING, help="Column with the item ids.")] = (
+        None
+    )
+    annotator: Annotated[
+        str | None, typer.Option("--annotator", rich_help_panel=READING, help="Column with the annotator ids.")
+    ] = None
+    label: Annotated[str | None, typer.Option("--label", rich_help_panel=READING, help="Column with the labels.")] = (
+        None
+    )
+    gold: Annotated[
+        str | None, typer.Option("--gold", rich_help_panel=READING, help="Column with the true classes, where known.")
+    ] = None
+    more: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reading",
+            rich_help_panel=READING,
+            metavar="NAME=VALUE",
+            help="Further options: skip_missing=yes, include_rejected=yes, annotator_from=filename, encoding=utf-16.",
+        ),
+    ] = None
+
+    def read(self, files: Sequence[Path]) -> Annotations:
+        """Read annotations and report on standard error what was found."""
+        return self.read_with_report(files)[0]
+
+    def read_with_report(self, files: Sequence[Path]) -> tuple[Annotations, ReadingReport]:
+        """Read annotations, report on standard error what was found, and return the report too."""
+        from crowdprism.formats import read_annotations_with_report
+
+        columns = {"item": self.item, "annotator": self.annotator, "label": self.label, "gold": self.gold}
+        chosen: dict[str, Any] = {role: column for role, column in columns.items() if column is not None}
+        chosen |= dict(parse_reading_option(text) for text in self.more or ())
+        with standard_input_as_file(files) as paths:
+            annotations, report = read_annotations_with_report(paths, format=self.format, **chosen)
+        remark(str(report))
+        return annotations, report
+
+
+def parse_reading_option(text: str) -> tuple[str, Any]:
+    """Split NAME=VALUE.
+
+    Examples
+    --------
+    >>> parse_reading_option("skip-missing=yes"), parse_reading_option("encoding=utf-16")
+    (('skip_missing', True), ('encoding', 'utf-16'))
+    """
+    name, _, value = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if name not in READING_NAMES or not value:
+        raise InvalidParameterError(f"--reading takes NAME=VALUE with one of {', '.join(READING_NAMES)}, not {text!r}.")
+    return name, TRUTH.get(value.lower(), value)
+
+
+@contextmanager
+def standard_input_as_file(files: Sequence[Path]) -> Iterator[list[Path]]:
+    """Replace `-` by a temporary file with the content of standard input."""
+    import tempfile
+
+    if Path("-") not in files:
+        yield list(files)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "standard-input"
+        copy.write_bytes(sys.stdin.buffer.read())
+        yield [copy if path == Path("-") else path for path in files]
+
+
+# -- device and threads -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ThreadOptions:
+    """How many threads to use."""
+
+    threads: Annotated[
+        int | None, typer.Option("--threads", rich_help_panel=DEVICE, help="Processor threads; all by default.")
+    ] = None
+
+    def apply(self, *, torch: bool = False) -> None:
+        """Limit the threads of this process; with `torch`, those of torch too, which loads it."""
+        if self.threads is None:
+            return
+        if self.threads < 1:
+            raise InvalidParameterError(f"--threads must be at least 1, not {self.threads}.")
+        os.environ["CROWDPRISM_THREADS"] = str(self.threads)
+        if torch or "torch" in sys.modules:
+            from crowdprism.training import use_threads
+
+            use_threads(self.threads)
+
+
+@dataclass(frozen=True)
+class DeviceOptions(ThreadOptions):
+    """Which device and how many threads to use."""
+
+    device: Annotated[str, typer.Option("--device", rich_help_panel=DEVICE, help="auto, cpu, cuda or mps.")] = "auto"
+
+
+# -- features of items --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FeatureOptions:
+    """Where features of the items come from."""
+
+    features: Annotated[
+        Path | None,
+        typer.Option(
+            "--features",
+            "-x",
+            rich_help_panel=FEATURES,
+            help="File with features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images.",
+        ),
+    ] = None
+    text_column: TextColumn = None
+    embedding: Annotated[
+        str,
+        typer.Option(
+            rich_help_panel=FEATURES,
+            help="How to embed images (efficientnet-lite0, colours-and-edges, timm:NAME) or texts (minilm, words, "
+            "sentence-transformers:NAME).",
+        ),
+    ] = "auto"
+    id_column: IdColumn = None
+    array: ArrayName = None
+
+    @property
+    def given(self) -> bool:
+        """Whether there is anything to make features from."""
+        return self.features is not None or self.text_column is not None
+
+    def load(
+        self, annotations: Annotations, files: Sequence[Path], report: ReadingReport
+    ) -> tuple[ItemFeatures, Annotations]:
+        """Return the features and the annotations in the same order; report what was chosen and what does not match."""
+        import warnings
+
+        from crowdprism.errors import AlignmentWarning
+
+        found = self._item_features(annotations, files, report)
+        for text in found.remarks:
+            remark(f"note: {text}")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", AlignmentWarning)
+            aligned = annotations.align_items(found.features.ids)
+        for warning in caught:
+            remark(f"note: {warning.message}")
+        return found, aligned
+
+    def _item_features(self, annotations: Annotations, files: Sequence[Path], report: ReadingReport) -> ItemFeatures:
+        from crowdprism.features import item_features, text_features
+        from crowdprism.features.text_embeddings import task_data, texts_of_annotation_files
+
+        if self.features is None:
+            assert self.text_column is not None
+            texts = texts_of_annotation_files(files, self.text_column, report.columns.get("item", "item"))
+            texts = {name: texts[name] for name in annotations.items.tolist() if name in texts}
+            return text_features(texts, embedding=self.embedding, text_column=self.text_column)
+        require_exists(self.features)
+        other_names: dict[Any, list[str]] = {}
+        if self.features.is_dir():
+            other_names = {
+                item: [value for value in data.values() if isinstance(value, str)]
+                for item, data in task_data(files).items()
+            }
+        return item_features(
+            self.features,
+            items=annotations.items.tolist(),
+            other_names=other_names,
+            text_column=self.text_column,
+            embedding=self.embedding,
+            id_column=self.id_column,
+            array=self.array,
+        )
+
+
+def require_exists(path: Path) -> None:
+    """Raise if there is no such file, and name similar ones."""
+    if not path.exists():
+        from crowdprism.formats.read import missing_file
+
+        raise UnreadableFileError(missing_file(path))
+
+
+def annotated_only(found: ItemFeatures, annotations: Annotations) -> tuple[ItemFeatures, Annotations]:
+    """Keep only the items that have annotations."""
+    import numpy as np
+
+    kept = np.flatnonzero(annotations.labels_per_item > 0)
+    features = replace(found.features, ids=found.features.ids[kept], values=found.features.values[kept])
+    return replace(found, features=features), annotations[kept]

@@ -1,0 +1,130 @@
+"""`crowdprism train` and `predict`: from files to a classifier, interrupted and resumed."""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+from pathlib import Path
+
+import pytest
+
+from crowdprism.cli import BAD_INPUT, INTERRUPTED
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def digits_files(folder: Path) -> tuple[Path, Path]:
+    """A CSV of annotations and a table of features for a hundred easy items."""
+    import numpy as np
+
+    random = np.random.default_rng(0)
+    truth = np.arange(100) % 2
+    rows = [
+        f"pic{item},{person},{'yes' if (truth[item] ^ (random.random() < error)) else 'no'}"
+        for item in range(100)
+        for person, error in (("ann", 0.05), ("bob", 0.1), ("cy", 0.5))
+    ]
+    (folder / "labels.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
+    features = truth[:, None] * 3 + random.normal(size=(100, 2))
+    lines = [f"pic{item},{x:.4f},{y:.4f}" for item, (x, y) in enumerate(features)]
+    (folder / "features.csv").write_text("item,x,y\n" + "\n".join(lines) + "\n")
+    return folder / "labels.csv", folder / "features.csv"
+
+
+def test_train_then_predict_from_files(run, tmp_path: Path) -> None:
+    labels, features = digits_files(tmp_path)
+    folder = tmp_path / "run"
+    trained = run("train", labels, "-x", features, "-o", folder, "--epochs", 20, "--network", "linear")
+    assert trained.code == 0, trained.err
+    people = {row["annotator"]: float(row["accuracy"]) for row in rows_of((folder / "annotators.csv").read_text())}
+    assert min(people, key=people.get) == "cy"
+    predicted = rows_of(run("-q", "predict", folder, "-x", features).out)
+    truth = ["no", "yes"] * 50
+    assert sum(row["label"] == right for row, right in zip(predicted, truth, strict=True)) > 90
+    assert run("predict", folder, "-x", features, "-o", tmp_path / "new.csv").code == 0
+    assert rows_of((tmp_path / "new.csv").read_text()) == predicted
+
+
+def test_train_without_features_offers_aggregate(run, labels_csv: Path) -> None:
+    outcome = run("train", labels_csv)
+    assert outcome.code == BAD_INPUT
+    assert "crowdprism aggregate" in outcome.err
+
+
+def test_predicting_from_labels_alone_says_that_there_is_no_classifier(run, labels_csv: Path, tmp_path: Path) -> None:
+    run("aggregate", labels_csv, "-m", "majority-vote", "-o", tmp_path / "run")
+    (tmp_path / "x.csv").write_text("item,x\n1,0.5\n2,0.25\n")
+    outcome = run("predict", tmp_path / "run", "-x", tmp_path / "x.csv")
+    assert outcome.code == BAD_INPUT
+    assert "crowdprism train" in outcome.err
+
+
+def train(*more: object) -> tuple[object, ...]:
+    return ("train", "labels.csv", "-x", "features.csv", "--network", "linear", "-o", "run", *more)
+
+
+def test_train_leaves_a_classifier_and_no_checkpoint(crowd_folder: Path, run) -> None:
+    assert run(*train("--epochs", 3, "--no-report"))[0] == 0
+    assert {"classifier.json", "weights.safetensors", "features.json"} <= set(os.listdir(crowd_folder / "run"))
+    assert not (crowd_folder / "run.checkpoint").exists()
+    assert run("diagnose", "labels.csv", "--run", "run", "--json")[0] == 0
+
+
+def interrupt_after(epochs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdprism.training import Trainer
+
+    whole = Trainer._one_epoch
+
+    def one_epoch(self: Trainer, bar: object) -> None:
+        if self.outcome.epochs_done == epochs:
+            monkeypatch.setattr(Trainer, "_one_epoch", whole)
+            raise KeyboardInterrupt
+        whole(self, bar)
+
+    monkeypatch.setattr(Trainer, "_one_epoch", one_epoch)
+
+
+@pytest.mark.filterwarnings("always")
+def test_ctrl_c_keeps_the_run_and_resume_ends_as_if_never_interrupted(
+    crowd_folder: Path, run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(*train("--epochs", 6, "--no-report"))[0] == 0
+    whole = (crowd_folder / "run" / "labels.csv").read_bytes()
+    interrupt_after(3, monkeypatch)
+    code, _, said = run(*train("--epochs", 6, "--no-report"))
+    assert code == INTERRUPTED
+    assert "run holds what was learned so far" in said
+    assert "--epochs 6 --no-report --resume" in said
+    assert (crowd_folder / "run" / "labels.csv").exists()
+    assert (crowd_folder / "run.checkpoint").is_dir()
+    assert run(*train("--epochs", 6, "--no-report", "--resume"))[0] == 0
+    assert (crowd_folder / "run" / "labels.csv").read_bytes() == whole
+    assert not (crowd_folder / "run.checkpoint").exists()
+
+
+def test_resume_without_anything_to_resume_says_so(crowd_folder: Path, run) -> None:
+    code, _, said = run(*train("--resume"))
+    assert code == 2
+    assert "nothing to resume" in said
+
+
+@pytest.mark.filterwarnings("always")
+def test_resuming_another_run_is_refused_in_options(crowd_folder: Path, run, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt_after(2, monkeypatch)
+    assert run(*train("--epochs", 6, "--no-report"))[0] == INTERRUPTED
+    code, _, said = run(*train("--epochs", 7, "--no-report", "--resume"))
+    assert code == 2
+    assert "leave out --resume" in said
+
+
+def test_texts_of_the_annotation_file_train_and_predict(crowd_folder: Path, run) -> None:
+    words = ("train", "labels.csv", "-t", "says", "--embedding", "words", "-o", "run", "--no-report", "--epochs", 20)
+    code, _, said = run(*words)
+    assert code == 0, said
+    assert "words and pairs of words" in said
+    (crowd_folder / "new.csv").write_text("item,says\nn1,the cat purrs and purrs\nn2,a dog barks\n")
+    _, out, _ = run("predict", "run", "-x", "new.csv")
+    assert [row["label"] for row in csv.DictReader(out.splitlines())] == ["yes", "no"]
