@@ -49,7 +49,7 @@ def memory(name: str) -> int:
 def child_ours(data: Any) -> dict[str, Any]:
     """Score with crowdprism."""
     from crowdprism.annotations import Annotations
-    from crowdprism.diagnostics.crowdlab import label_quality
+    from crowdprism.diagnostics import label_quality
 
     begun = time.perf_counter()
     annotations = Annotations.from_triplets(data["item"], data["annotator"], data["label"])
@@ -187,8 +187,8 @@ def pools(seed: int) -> dict[str, Any]:
 
 def labels_saved() -> dict[str, Any]:
     """Labels that suggestions and ActiveLab-style scores need to be as accurate as random labelling."""
+    import labelling_rounds as rounds
     from crowdprism.aggregators import make_aggregator
-    from crowdprism.diagnostics import labelling_rounds as rounds
 
     policies = {
         "random": rounds.at_random,

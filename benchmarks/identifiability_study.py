@@ -20,8 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from crowdprism.diagnostics.scattering import confusion_rows, scattering
-from crowdprism.diagnostics.specialists import nearest_anchors, nearest_specialists
+from crowdprism.diagnostics import confusion_rows, nearest_anchors, nearest_specialists, scattering
 from crowdprism.files import replacing_file
 from crowdprism.networks.volume import log_volume
 from crowdprism.results.confusion import class_alignment

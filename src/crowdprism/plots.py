@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdprism.annotations.names import positions
+from crowdprism.diagnostics.identifiability import mean_confusion
 from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnsuitableDataError, some
 from crowdprism.results import FitResult
 
@@ -69,11 +70,7 @@ def chosen_confusion(result: FitResult, annotator: Hashable | None) -> tuple[np.
     if result.confusions is None:
         raise UnsuitableDataError(f"{result.method} learns no confusion matrices; dawid-skene does.")
     if annotator is None:
-        counts = result.labels_per_annotator
-        weight = (
-            np.ones(result.n_annotators) if counts is None or not np.sum(counts) else np.asarray(counts, dtype=float)
-        )
-        return np.tensordot(weight / weight.sum(), result.confusions, axes=1), "the crowd"
+        return mean_confusion(result.confusions, result.labels_per_annotator), "all annotators"
     place = int(positions(result.annotators, [annotator])[0])
     if place < 0:
         raise InvalidParameterError(

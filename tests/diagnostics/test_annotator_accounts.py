@@ -9,12 +9,11 @@ from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.annotator_accounts import (
     annotator_report,
+    copying,
     label_information,
     similar_annotators,
     spammer_score,
 )
-from crowdprism.diagnostics.copying import copying
-from crowdprism.diagnostics.label_evidence import class_probabilities_without, dirichlet_multinomial
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.simulate import (
@@ -59,24 +58,6 @@ def test_an_annotator_with_one_label_is_unclear() -> None:
     assert annotator_report(fitted(annotations), annotations).kind.tolist() == ["reliable", "reliable", "unclear"]
 
 
-def test_taking_an_annotation_out_leaves_prior_and_the_others() -> None:
-    annotations = Annotations.from_dense([[0, 1]])
-    confusions = np.array([[[0.9, 0.1], [0.2, 0.8]], [[0.7, 0.3], [0.4, 0.6]]])
-    prior = np.array([0.3, 0.7])
-    joint = prior * confusions[0, :, 0] * confusions[1, :, 1]
-    result = FitResult(
-        method="by-hand",
-        items=annotations.items,
-        annotators=annotations.annotators,
-        classes=annotations.classes,
-        class_probabilities=(joint / joint.sum())[None],
-        confusions=confusions,
-    )
-    without_first = prior * confusions[1, :, 1]
-    found = class_probabilities_without(result, annotations)[0]
-    assert found == pytest.approx(without_first / without_first.sum())
-
-
 def test_spammer_score_is_zero_for_rank_one_and_matches_pairs_of_rows() -> None:
     assert spammer_score(one_label_spammers([1], 4)) == pytest.approx(0)
     table = np.random.default_rng(0).dirichlet(np.ones(4), size=4)
@@ -87,11 +68,6 @@ def test_spammer_score_is_zero_for_rank_one_and_matches_pairs_of_rows() -> None:
 def test_information_is_full_for_a_perfect_and_none_for_a_careless_annotator() -> None:
     found = label_information(np.stack([np.eye(4), np.full((4, 4), 0.25)]), np.full(4, 0.25))
     assert found == pytest.approx([2.0, 0.0])
-
-
-def test_probabilities_of_all_label_sequences_sum_to_one() -> None:
-    counts = np.array([[n, 3 - n] for n in range(4)], dtype=float)
-    assert (np.exp(dirichlet_multinomial(counts)) * [1, 3, 3, 1]).sum() == pytest.approx(1)
 
 
 def test_a_biased_annotator_overuses_his_favourite_class() -> None:

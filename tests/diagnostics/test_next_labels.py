@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,13 @@ import pytest
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.labelling_rounds import at_random, by_active_label_score, by_suggestion, replay
 from crowdprism.diagnostics.next_labels import label_gain, suggest
 from crowdprism.errors import InvalidParameterError
 from crowdprism.results import FitResult
 from crowdprism.simulate import demo_crowd, each_with_probability, one_coin, per_item, simulate_annotations
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
+from labelling_rounds import at_random, by_active_label_score, by_suggestion, replay
 
 
 def fit(annotations: Annotations) -> FitResult:

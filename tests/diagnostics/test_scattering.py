@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crowdprism.diagnostics.scattering import confusion_rows, margin, product_bound, refute, scattering, scattering_rows
-from crowdprism.diagnostics.simplex_polytope import SimplexPolytope, inner_radius, norm_at_distance
+from crowdprism.diagnostics.simplex_polytope import SimplexPolytope
 from crowdprism.errors import InvalidParameterError
 from crowdprism.simulate import one_coin
 
@@ -99,22 +99,6 @@ def test_the_bracket_agrees_with_brute_force(seed: int) -> None:
         assert found.v_high == pytest.approx(truth, abs=1e-5)
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_no_certificate_is_below_brute_force(seed: int) -> None:
-    random = np.random.default_rng(100 + seed)
-    rows = scattering_rows(np.vstack([random.dirichlet(np.full(4, 0.2), size=12), 0.9 * np.eye(4) + 0.025]))
-    truth = brute_force(rows)
-    assert product_bound(rows) >= truth - 1e-6
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_successive_linearisation_finds_the_farthest_vertex(seed: int) -> None:
-    random = np.random.default_rng(200 + seed)
-    rows = scattering_rows(random.dirichlet(np.full(3, 0.5), size=10), zero_below=0.08)
-    found = refute(SimplexPolytope(rows), n_starts=10, seed=seed)
-    assert found == pytest.approx(brute_force(rows), abs=1e-5)
-
-
 def test_products_of_rows_certify_where_hulls_are_off() -> None:
     n_classes = 12
     rows = [0.9 * np.eye(n_classes)[i] + 0.1 * np.eye(n_classes)[j] for i, j in np.ndindex(12, 12) if i != j]
@@ -137,14 +121,6 @@ def test_margin_grows_from_scattered_to_degenerate() -> None:
     assert margin(1.5, 10) > margin(1.2, 10)
 
 
-@pytest.mark.parametrize("n_classes", [2, 3, 10])
-def test_a_facet_that_touches_the_inner_ball_belongs_to_a_vertex_of_norm_one(n_classes: int) -> None:
-    centre, middle = np.full(n_classes, 1 / n_classes), np.ones(n_classes) / (n_classes - 1)
-    middle[0] = 0.0
-    assert inner_radius(n_classes) == pytest.approx(np.linalg.norm(middle - centre))
-    assert norm_at_distance(inner_radius(n_classes), n_classes) == pytest.approx(1.0)
-
-
 def test_confusion_rows_are_the_papers_rows() -> None:
     crowd = one_coin([0.8], 3)
     crowd[0, 0] = [0.7, 0.2, 0.1]
@@ -154,3 +130,19 @@ def test_confusion_rows_are_the_papers_rows() -> None:
 def test_negative_entries_are_an_error() -> None:
     with pytest.raises(InvalidParameterError, match="1 entries"):
         scattering([[1.0, -0.1], [0.0, 1.0]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_certificate_is_below_brute_force(seed: int) -> None:
+    random = np.random.default_rng(100 + seed)
+    rows = scattering_rows(np.vstack([random.dirichlet(np.full(4, 0.2), size=12), 0.9 * np.eye(4) + 0.025]))
+    truth = brute_force(rows)
+    assert product_bound(rows) >= truth - 1e-6
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_successive_linearisation_finds_the_farthest_vertex(seed: int) -> None:
+    random = np.random.default_rng(200 + seed)
+    rows = scattering_rows(random.dirichlet(np.full(3, 0.5), size=10), zero_below=0.08)
+    found = refute(SimplexPolytope(rows), n_starts=10, seed=seed)
+    assert found == pytest.approx(brute_force(rows), abs=1e-5)

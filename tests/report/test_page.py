@@ -16,12 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import crowdprism as cp
+from crowdprism.annotations.notebook import LONGEST_NAME, display_name
 from crowdprism.report import report_page, write_report
 from crowdprism.report.annotator_rows import MOST_ROWS
-from crowdprism.report.charts import distinct, draw
-from crowdprism.report.inline_json import embedded_json
-from crowdprism.report.names_shown import LONGEST_NAME, shown_name
-from crowdprism.report.palette import DARK, LIGHT, READABLE_CONTRAST, Theme, contrast, ramp
+from crowdprism.report.page import embedded_json
 from crowdprism.simulate import demo_annotations, one_coin, per_item, simulate_annotations
 
 MADE = datetime(2026, 1, 2, 3, 4)
@@ -84,7 +82,7 @@ def test_hostile_names_open_no_tag_and_survive_whole() -> None:
     assert tags.count("script") == 2, "the data and the page's own"
     assert "b" not in [tag for tag, attributes in Elements(page.split("<main", 1)[0]).found]
     data = json.loads(re.search(r'id="data">(.*?)</script>', page, re.S).group(1))
-    assert {row[0] for row in data["annotators"]["rows"]} == {shown_name(name) for name in HOSTILE}
+    assert {row[0] for row in data["annotators"]["rows"]} == {display_name(name) for name in HOSTILE}
     assert "\u202e" not in page
     for shown in (result._repr_html_(), a._repr_html_()):
         assert "<script" not in shown
@@ -100,37 +98,11 @@ def test_embedded_json_holds_no_sign_that_html_acts_on_and_reads_back(text: str)
 
 @given(st.text(st.characters(codec=None)))
 def test_any_name_can_be_shown_and_encoded(name: str) -> None:
-    shown = shown_name(name)
+    shown = display_name(name)
     assert shown
     shown.encode("utf-8")
     assert not set(shown) & set("\u202e\u2066\u2028\n\x00")
-    assert len(shown_name("x" * (len(name) + LONGEST_NAME + 1))) == LONGEST_NAME
-
-
-@pytest.mark.parametrize("theme", [LIGHT, DARK], ids=["light", "dark"])
-def test_all_text_is_readable_on_its_background(theme: Theme) -> None:
-    for end in (theme.right, theme.wrong):
-        for background, text in ramp(theme, end):
-            assert contrast(background, text) >= READABLE_CONTRAST
-    for text in (theme.ink, theme.muted, theme.right, theme.wrong, theme.good):
-        for background in (theme.card, theme.paper):
-            assert contrast(text, background) >= READABLE_CONTRAST
-
-
-def test_roles_have_colours_of_their_own_so_that_charts_can_be_recoloured() -> None:
-    assert len(set(vars(LIGHT).values())) == len(vars(LIGHT))
-
-
-def test_charts_announce_themselves_once_and_hold_no_other_role() -> None:
-    svg = draw(
-        {"data": {"values": [{"x": 1}]}, "mark": "point", "encoding": {"x": {"field": "x"}}}, description='a "b" <c>'
-    )
-    assert svg.count("role=") == 1
-    assert 'aria-label="a &quot;b&quot; &lt;c&gt;"' in svg
-
-
-def test_names_that_look_alike_are_kept_apart_in_charts() -> None:
-    assert distinct(["7", "7", "7"]) == ["7", "7 (2)", "7 (3)"]
+    assert len(display_name("x" * (len(name) + LONGEST_NAME + 1))) == LONGEST_NAME
 
 
 def test_a_large_crowd_stays_small_on_disk(tmp_path: Path) -> None:
@@ -147,7 +119,9 @@ def test_a_large_crowd_stays_small_on_disk(tmp_path: Path) -> None:
     result = cp.make_aggregator("dawid-skene").fit(crowd).result_
     path = write_report(tmp_path / "report.html", result, crowd, examine=False)
     assert path.stat().st_size < MOST_BYTES
-    assert f"The {MOST_ROWS} busiest of {n_annotators} annotators are shown." in path.read_text(encoding="utf-8")
+    assert f"The table shows the {MOST_ROWS} of {n_annotators} annotators with most labels." in path.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

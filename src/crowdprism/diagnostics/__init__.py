@@ -1,4 +1,4 @@
-"""Diagnostics: how far annotators agree, who can be compared, and what the data can tell."""
+"""How far annotators agree, how good each one is, whether a result can be trusted, and what to label next."""
 
 from crowdprism.diagnostics.agreement import (
     AgreementReport,
@@ -8,26 +8,33 @@ from crowdprism.diagnostics.agreement import (
     krippendorff_alpha,
     raw_agreement,
 )
-from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report, similar_annotators
+from crowdprism.diagnostics.annotator_accounts import (
+    AnnotatorReport,
+    CopyingSuspicion,
+    annotator_report,
+    copying,
+    similar_annotators,
+)
+from crowdprism.diagnostics.bounds import nearest_anchors, nearest_specialists
 from crowdprism.diagnostics.calibration import Calibration, calibration, fit_temperature, with_temperature
-from crowdprism.diagnostics.co_labelling import CoLabellingGraph, Coverage, co_labelling_graph, coverage
-from crowdprism.diagnostics.copying import CopyingSuspicion, copying
-from crowdprism.diagnostics.crowdlab import LabelQuality, label_quality
-from crowdprism.diagnostics.findings import Finding, Findings
-from crowdprism.diagnostics.identifiability import examine
-from crowdprism.diagnostics.item_accounts import ItemReport, item_report
-from crowdprism.diagnostics.next_labels import Suggestion, suggest
-from crowdprism.diagnostics.pair_agreement import (
+from crowdprism.diagnostics.co_labelling import (
     AnnotatorAgreement,
+    CoLabellingGraph,
+    Coverage,
     PairwiseAgreement,
     annotator_agreement,
+    co_labelling_graph,
     cohen_kappa,
+    coverage,
     pairwise_agreement,
     scott_pi,
 )
+from crowdprism.diagnostics.findings import Finding, Findings, Severity
+from crowdprism.diagnostics.identifiability import examine
+from crowdprism.diagnostics.item_accounts import ItemReport, LabelQuality, item_report, label_quality
+from crowdprism.diagnostics.label_evidence import Intervals, annotator_intervals, matching, result_intervals
+from crowdprism.diagnostics.next_labels import Suggestion, suggest
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
-from crowdprism.diagnostics.specialists import nearest_anchors, nearest_specialists
-from crowdprism.diagnostics.uncertainty import Intervals, annotator_intervals, result_intervals
 
 __all__ = [
     "AgreementReport",
@@ -44,6 +51,7 @@ __all__ = [
     "LabelQuality",
     "PairwiseAgreement",
     "Scattering",
+    "Severity",
     "Suggestion",
     "agreement",
     "annotator_agreement",
@@ -62,6 +70,7 @@ __all__ = [
     "item_report",
     "krippendorff_alpha",
     "label_quality",
+    "matching",
     "nearest_anchors",
     "nearest_specialists",
     "pairwise_agreement",

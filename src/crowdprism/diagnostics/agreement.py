@@ -1,9 +1,9 @@
-"""How far a crowd agrees, beyond chance: coefficients, and one report.
+"""How far a crowd agrees beyond chance: coefficients, and one report.
 
-All come from counts of labels per item in one pass over the annotations. Weights of annotations are not used:
-agreement is about what was said. Where an annotator labelled an item repeatedly, crowd coefficients count each
-answer; pairs are always of different annotators. A coefficient is NaN where it is not defined: no disagreement is
-possible when only one label was ever given.
+All coefficients come from counts of labels per item, in one pass over the annotations. Weights of annotations are not
+used: agreement is about what was said. Repeated answers of an annotator to an item each count in crowd coefficients;
+pairs are always of different annotators. A coefficient is NaN where it is not defined: if only one label was ever
+given, no disagreement is possible.
 """
 
 from __future__ import annotations
@@ -18,24 +18,90 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.diagnostics.co_labelling import (
+    AnnotatorAgreement,
     CoLabellingGraph,
     Coverage,
+    annotator_agreement,
+    beyond_chance,
     co_labelling_graph,
     coverage,
     warn_if_disconnected,
 )
-from crowdprism.diagnostics.label_counts import LabelCounts, beyond_chance, cells_by_item, label_counts
-from crowdprism.diagnostics.pair_agreement import AnnotatorAgreement, annotator_agreement
-from crowdprism.errors import InvalidParameterError, some
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
 
 Level = Literal["nominal", "ordinal", "interval"]
+COUNT_CELLS_PER_ANNOTATION = 8  # up to this many possible cells per annotation, counting all beats sorting keys
 
 
-def item_agreement(counts: LabelCounts) -> NDArray[np.float64]:
-    """(n_items,) share of agreeing pairs among the item's annotations; 0 for items with fewer than two."""
-    agreeing = sums_by(counts.item, counts.count * (counts.count - 1), len(counts.per_item))
-    pairs = counts.per_item * (counts.per_item - 1)
-    return np.asarray(agreeing / np.maximum(pairs, 1))
+@dataclass(frozen=True)
+class LabelCounts:
+    """Non-zero counts of (item, label) over items with at least two annotations.
+
+    Attributes
+    ----------
+    item, label, count
+        (n_cells,) codes and number of annotations, sorted by item.
+    per_item
+        (n_items,) annotations of each item, 0 where it has fewer than two.
+    n_classes
+        Number of classes.
+    """
+
+    item: NDArray[np.int64]
+    label: NDArray[np.int64]
+    count: NDArray[np.int64]
+    per_item: NDArray[np.int64]
+    n_classes: int
+
+    @property
+    def per_label(self) -> NDArray[np.float64]:
+        """(n_classes,) annotations with each label, on these items."""
+        return sums_by(self.label, self.count, self.n_classes)
+
+    @property
+    def n_annotations(self) -> int:
+        """Annotations on these items."""
+        return int(self.per_item.sum())
+
+    @property
+    def agreement(self) -> float:
+        """Share of agreeing pairs of annotations on an item, averaged over items."""
+        agreeing = sums_by(self.item, self.count * (self.count - 1), len(self.per_item))
+        pairs = self.per_item * (self.per_item - 1)
+        return float((agreeing / np.maximum(pairs, 1))[pairs > 0].mean())
+
+
+def cells_by_item(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Item, label and number of annotations of each (item, label) that occurs, sorted by item."""
+    key = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
+    n_keys = annotations.n_items * annotations.n_classes
+    if n_keys <= COUNT_CELLS_PER_ANNOTATION * annotations.n_annotations:
+        all_counts = np.bincount(key, minlength=n_keys)
+        occurring = np.flatnonzero(all_counts)
+        counts = all_counts[occurring]
+    else:
+        occurring, counts = np.unique(key, return_counts=True)
+    return occurring // annotations.n_classes, occurring % annotations.n_classes, counts
+
+
+def label_counts(annotations: Annotations) -> LabelCounts:
+    """Count labels per item, for items with two annotations or more; repeats by one annotator count each.
+
+    Examples
+    --------
+    >>> counts = label_counts(Annotations.from_dense([[0, 0, 1], [1, -1, -1]]))
+    >>> counts.label.tolist(), counts.count.tolist()
+    ([0, 1], [2, 1])
+    """
+    item, label, count = cells_by_item(annotations)
+    per_item = np.where(annotations.labels_per_item > 1, annotations.labels_per_item, 0)
+    if not per_item.any():
+        raise UnsuitableDataError(
+            f"None of the {annotations.n_items} items has two annotations, so agreement cannot be measured. "
+            "Let a second annotator label some of the items."
+        )
+    kept = per_item[item] > 0
+    return LabelCounts(item[kept], label[kept], count[kept], per_item, annotations.n_classes)
 
 
 def raw_agreement(annotations: Annotations) -> float:
@@ -46,8 +112,7 @@ def raw_agreement(annotations: Annotations) -> float:
     >>> raw_agreement(Annotations.from_dense([[0, 0], [0, 1]]))
     0.5
     """
-    counts = label_counts(annotations)
-    return float(item_agreement(counts)[counts.shared].mean())
+    return label_counts(annotations).agreement
 
 
 def fleiss_kappa(annotations: Annotations) -> float:
@@ -61,17 +126,16 @@ def fleiss_kappa(annotations: Annotations) -> float:
     >>> fleiss_kappa(Annotations.from_dense([[0, 0], [1, 1], [0, 1], [1, 0]]))
     0.0
     """
-    counts = label_counts(annotations)
-    return _fleiss(counts)
+    return _fleiss(label_counts(annotations))
 
 
 def _fleiss(counts: LabelCounts) -> float:
     share = counts.per_label / counts.n_annotations
-    return float(beyond_chance(item_agreement(counts)[counts.shared].mean(), share @ share))
+    return float(beyond_chance(counts.agreement, share @ share))
 
 
 def gwet_ac1(annotations: Annotations) -> float:
-    """Gwet's AC1: raw agreement beyond chance, steadier than kappa where one label is much more frequent.
+    """Gwet's AC1: raw agreement beyond chance, more stable than kappa if one label is much more frequent.
 
     Chance agreement is the sum of p (1 - p) / (n_classes - 1) over labels, p being the mean over items of the
     label's share (Gwet 2008).
@@ -85,12 +149,11 @@ def gwet_ac1(annotations: Annotations) -> float:
 
 
 def _gwet(annotations: Annotations, counts: LabelCounts) -> float:
-    key, count = cells_by_item(annotations)  # here items with one annotation speak for the shares too
-    item, label = key // annotations.n_classes, key % annotations.n_classes
+    item, label, count = cells_by_item(annotations)  # items with one annotation count for the shares too
     per_item = annotations.labels_per_item
     share = sums_by(label, count / per_item[item], annotations.n_classes) / (per_item > 0).sum()
     chance = float((share * (1 - share)).sum() / (annotations.n_classes - 1))
-    return float(beyond_chance(item_agreement(counts)[counts.shared].mean(), chance))
+    return float(beyond_chance(counts.agreement, chance))
 
 
 def krippendorff_alpha(
@@ -104,7 +167,7 @@ def krippendorff_alpha(
         How labels differ: `"nominal"` (equal or not), `"ordinal"` (by how many annotations lie between them, in
         the order of the classes) or `"interval"` (squared difference of their values).
     values
-        For `"interval"`: number by class name. Needed where class names are not numbers.
+        For `"interval"`: number by class name. Needed if class names are not numbers.
 
     Examples
     --------
@@ -131,19 +194,15 @@ def _alpha(
 
 
 def coincidences(counts: LabelCounts) -> NDArray[np.float64]:
-    """Coincidence matrix (label, label): pairs of annotations on an item, each item counting its annotations.
+    """Coincidence matrix (label, label): pairs of annotations on an item, each item weighted by its annotations.
 
-    The diagonal holds pairs of an annotation with itself too; no distance ever looks at it.
+    The diagonal also holds pairs of an annotation with itself; distances are zero there.
     """
     from scipy.sparse import csr_array
 
-    table = csr_array(
-        (counts.count.astype(np.float64), (counts.item, counts.label)),
-        shape=(len(counts.per_item), counts.n_classes),
-    )
-    scaled = csr_array(
-        (counts.count / (counts.per_item[counts.item] - 1), (counts.item, counts.label)), shape=table.shape
-    )
+    cells, shape = (counts.item, counts.label), (len(counts.per_item), counts.n_classes)
+    table = csr_array((counts.count.astype(np.float64), cells), shape=shape)
+    scaled = csr_array((counts.count / (counts.per_item[counts.item] - 1), cells), shape=shape)
     return np.asarray((scaled.T @ table).toarray())
 
 
@@ -183,9 +242,9 @@ class AgreementReport:
     raw, fleiss, alpha, ac1
         As `raw_agreement`, `fleiss_kappa`, `krippendorff_alpha` (nominal) and `gwet_ac1` give them.
     alpha_ordinal
-        Alpha with the classes in their order; meaningful only where that order is.
+        Alpha with the classes in their order; meaningful only if the classes are ordered.
     coverage, graph
-        How thickly items are labelled, and which annotators can be compared.
+        How many labels items have, and which annotators can be compared.
     annotators
         One row per annotator.
     """
@@ -203,24 +262,24 @@ class AgreementReport:
         figures = [
             ("raw agreement", self.raw),
             ("Krippendorff's alpha", self.alpha),
-            ("  if the order of classes means something", self.alpha_ordinal),
+            ("  if the classes are ordered", self.alpha_ordinal),
             ("Fleiss' kappa", self.fleiss),
             ("Gwet's AC1", self.ac1),
         ]
         width = max(len(name) for name, _ in figures)
-        lines = [f"{name:<{width}}  {shown(value)}" for name, value in figures]
-        return "\n".join([*lines, f"coverage: {self.coverage}", f"comparable: {self.graph}", str(self.annotators)])
+        lines = [f"{name:<{width}}  {format_coefficient(value)}" for name, value in figures]
+        return "\n".join([*lines, f"coverage: {self.coverage}", str(self.graph), str(self.annotators)])
 
 
-def shown(value: float) -> str:
+def format_coefficient(value: float) -> str:
     """A coefficient with three digits, or why there is none."""
     return "not defined: only one label was given" if np.isnan(value) else f"{value:.3f}"
 
 
 def agreement(annotations: Annotations) -> AgreementReport:
-    """Measure how far a crowd agrees, by every common coefficient, with coverage and one row per annotator.
+    """Measure how far a crowd agrees: every common coefficient, coverage, and one row per annotator.
 
-    Groups of annotators that share no item with each other are an `IdentifiabilityWarning`.
+    Issues an `IdentifiabilityWarning` if groups of annotators share no items.
 
     Examples
     --------
@@ -232,7 +291,7 @@ def agreement(annotations: Annotations) -> AgreementReport:
     graph = co_labelling_graph(annotations)
     warn_if_disconnected(annotations, graph)
     return AgreementReport(
-        raw=float(item_agreement(counts)[counts.shared].mean()),
+        raw=counts.agreement,
         fleiss=_fleiss(counts),
         alpha=_alpha(counts, "nominal", annotations),
         alpha_ordinal=_alpha(counts, "ordinal", annotations),

@@ -1,4 +1,4 @@
-"""An account of every annotator: how good, careless or adverse, what is over-used, who is alike."""
+"""An account of every annotator: how good, careless or adverse, which class is overused, who is alike, who copies."""
 
 from __future__ import annotations
 
@@ -13,11 +13,17 @@ from crowdprism.annotations.names import NameArray
 from crowdprism.diagnostics.label_evidence import (
     ACCURACY_GRID,
     CHANCE_BAND,
+    FLOOR,
     FloatArray,
     LabelEvidence,
     class_probabilities_without,
+    counts_of,
     label_evidence,
+    log_seen,
+    matching,
+    normalized,
     require_confusions,
+    vote_table,
 )
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import FitResult
@@ -27,10 +33,15 @@ MIN_LABELS_FOR_TREND = 10
 GROUP_DISTANCE = 0.5  # Hellinger distance; 0 is alike, 1 is never the same label
 MAX_GROUPED = 5_000  # clustering compares all pairs
 
+MIN_COMMON = 10  # shared items before copying is considered
+MIN_PAIRS = 20  # pairs needed to tell what is usual in the crowd
+SUSPICIOUS_Z = 5.0  # one in three million pairs goes so far by chance
+ENTRIES_AT_ONCE = 2_000_000  # confusion entries gathered for a block of pairs, 16 MB
+
 
 @dataclass(frozen=True)
 class AnnotatorReport:
-    """What the labels of each annotator tell, judged by features, prior and the other annotators.
+    """What the labels of each annotator say, judged by features, prior and the other annotators.
 
     All arrays are (n_annotators,) in the order of `annotators`.
 
@@ -52,7 +63,7 @@ class AnnotatorReport:
         "reliable", "careless" (a spammer), "adverse" (knows, and answers against the truth) or "unclear" (too few
         labels to tell).
     overused, overuse, overuse_z
-        The class that is given more often than it occurs, by which share of labels, and in standard errors.
+        The class given more often than it occurs, the excess as a share of labels, and in standard errors.
     speed, drift
         Rank correlation of being right with time spent and with time passed; NaN where unknown or too few labels.
     speed_z, drift_z
@@ -81,10 +92,9 @@ class AnnotatorReport:
         """One row per annotator, in the user's own names."""
         from crowdprism.annotations.frames import frame_of_columns
 
-        columns = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "classes"}
-        columns["annotator"] = columns.pop("annotators")
-        columns["overused"] = self.classes[self.overused]
-        return frame_of_columns({"annotator": columns.pop("annotator"), **columns}, kind)
+        rest = [name for name in self.__dataclass_fields__ if name not in ("annotators", "classes")]
+        columns = {"annotator": self.annotators, **{name: getattr(self, name) for name in rest}}
+        return frame_of_columns(columns | {"overused": self.classes[self.overused]}, kind)
 
 
 def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorReport:
@@ -99,13 +109,14 @@ def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorRe
     >>> report.kind[0], report.kind[-1]
     ('reliable', 'adverse')
     """
+    annotations = matching(result, annotations)
     without = class_probabilities_without(result, annotations)
     evidence = label_evidence(annotations, without)
     right = without[np.arange(len(without)), annotations.label]
     unknown = np.full(result.n_annotators, np.nan)
     prior = class_prior_of(result)
     confusions = result.confusions
-    overused, overuse, overuse_z = bias_direction(annotations, without)
+    overused, overuse, overuse_z = bias_direction(annotations, without, evidence.counts)
     speed, speed_z = trend(annotations.annotator, right, annotations.duration, result.n_annotators)
     drift, drift_z = trend(annotations.annotator, right, annotations.timestamp, result.n_annotators)
     low, high = grid_interval(evidence)
@@ -136,7 +147,8 @@ def kinds(evidence: LabelEvidence) -> NDArray[Any]:
     chance = 1 / evidence.counts.shape[1]
     careless = evidence.spammer_probability
     # Half the band around chance: what others say is itself noisy, so an adversary's accuracy is seen too high.
-    against = evidence.accuracy_below(chance + CHANCE_BAND / 2 * (1 - chance)) > 0.5
+    below = chance + CHANCE_BAND / 2 * (1 - chance) > ACCURACY_GRID
+    against = evidence.accuracy[:, below].sum(axis=1) > 0.5
     named = np.where(careless > 0.5, "careless", np.where(against, "adverse", "reliable"))
     few = (n_labels < MIN_LABELS_FOR_TREND) & (careless > 1 - CLEAR) & (careless < CLEAR)
     return np.where(few, "unclear", named).astype(object)
@@ -176,20 +188,17 @@ def entropy(shares: Any) -> FloatArray:
     return np.asarray(entr(shares).sum(axis=-1))
 
 
-def bias_direction(annotations: Annotations, without: FloatArray) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
-    """The most over-used class of each annotator, by which share of labels, and in standard errors."""
-    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
-    annotator = annotations.annotator.astype(np.int64)
-    given = np.bincount(annotator * n_classes + annotations.label, minlength=n_annotators * n_classes)
-    given = given.reshape(n_annotators, n_classes)
-    expected = np.stack([np.bincount(annotator, without[:, k], n_annotators) for k in range(n_classes)], axis=1)
-    spread = np.stack(
-        [np.bincount(annotator, without[:, k] * (1 - without[:, k]), n_annotators) for k in range(n_classes)], axis=1
-    )
+def bias_direction(
+    annotations: Annotations, without: FloatArray, counts: FloatArray
+) -> tuple[NDArray[np.int64], FloatArray, FloatArray]:
+    """The most overused class of each annotator, the excess as a share of labels, and in standard errors."""
+    given, expected = np.rint(counts.sum(axis=1)), counts.sum(axis=2)
+    columns = (without * (1 - without)).T
+    spread = np.stack([np.bincount(annotations.annotator, column, len(counts)) for column in columns], axis=1)
     n_labels = np.maximum(given.sum(axis=1), 1)
     excess = given - expected
     overused = excess.argmax(axis=1)
-    place = np.arange(n_annotators)
+    place = np.arange(len(counts))
     # A label's own chance variation is added: an annotator who errs at random also misses the expected counts.
     noise = np.sqrt(spread + given * (1 - given / n_labels[:, None]) + 1.0)
     return overused, excess[place, overused] / n_labels, excess[place, overused] / noise[place, overused]
@@ -252,3 +261,124 @@ def similar_annotators(result: FitResult, *, distance: float = GROUP_DISTANCE) -
     found = fcluster(linkage(weighted.reshape(len(confusions), -1), "complete"), distance, "distance") - 1
     by_size = np.argsort(-np.bincount(found), kind="stable")
     return np.asarray(np.argsort(by_size)[found], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class CopyingSuspicion:
+    """Pairs of annotators who agree more often than their confusions explain, the most suspicious first.
+
+    Attributes
+    ----------
+    first, second
+        (n_pairs,) annotator positions.
+    common, agreements, expected
+        (n_pairs,) shared items, agreements seen, agreements expected.
+    z
+        (n_pairs,) the excess in standard errors, beyond what is usual in this crowd.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    common: NDArray[np.int64]
+    agreements: NDArray[np.int64]
+    expected: FloatArray
+    z: FloatArray
+
+
+def copying(annotations: Annotations, *, z: float = SUSPICIOUS_Z) -> CopyingSuspicion:
+    """Find pairs who agree beyond what their confusions explain.
+
+    For every item that two annotators share, the chance of agreement follows from their confusions and from what
+    everyone else says about the item. Confusions are counted against the votes of the others, because a method that
+    learned from the copies believes that the copied annotator is always right. Items that are hard for everyone raise
+    the agreement of all pairs, so the excess is compared with the other pairs of the crowd. The outcome is a suspicion
+    to look into, not a proof.
+
+    Examples
+    --------
+    >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
+    >>> honest = simulate_annotations(np.arange(300) % 3, one_coin([0.7] * 6, 3), per_item(300, 6, labels=6))
+    >>> table = honest.to_dense()
+    >>> found = copying(Annotations.from_dense(np.column_stack([table, table[:, 0]])))
+    >>> found.first.tolist(), found.second.tolist()
+    ([0], [6])
+    """
+    confusions, log_items = judged_by_votes(annotations)
+    first_row, second_row = pairs_on_items(annotations)
+    expected = np.empty(len(first_row))
+    at_once = max(1, ENTRIES_AT_ONCE // annotations.n_classes**2)
+    for start in range(0, len(first_row), at_once):
+        rows = slice(start, start + at_once)
+        one, two = first_row[rows], second_row[rows]
+        theirs, others = confusions[annotations.annotator[one]], confusions[annotations.annotator[two]]
+        place = np.arange(len(one))
+        log = log_items[annotations.item[one]]
+        log = log - np.log(theirs[place, :, annotations.label[one]]) - np.log(others[place, :, annotations.label[two]])
+        expected[rows] = np.einsum("pk,pkl,pkl->p", normalized(log), theirs, others)
+    return suspicious_pairs(annotations, first_row, second_row, expected, z)
+
+
+def judged_by_votes(annotations: Annotations) -> tuple[FloatArray, FloatArray]:
+    """Confusions counted against the votes of the others, and log class shares of the items that follow from them."""
+    votes = vote_table(annotations)
+    prior = (votes.sum(axis=0) + 1) / (votes.sum() + annotations.n_classes)
+    others = votes[annotations.item] + prior
+    others[np.arange(len(others)), annotations.label] -= 1
+    counts = counts_of(annotations, others / others.sum(axis=1, keepdims=True)) + 1 / annotations.n_classes
+    confusions = counts / counts.sum(axis=2, keepdims=True)
+    return confusions, np.log(prior) + log_seen(annotations, confusions)
+
+
+def pairs_on_items(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of all pairs of annotations of one item by two annotators."""
+    firsts, seconds = [], []
+    counts = annotations.labels_per_item
+    for size in np.unique(counts[counts > 1]):
+        begin = annotations.item_start[:-1][counts == size].astype(np.int64)
+        upper = np.triu_indices(int(size), 1)
+        firsts.append((begin[:, None] + upper[0]).reshape(-1))
+        seconds.append((begin[:, None] + upper[1]).reshape(-1))
+    empty = [np.empty(0, dtype=np.int64)]
+    first, second = np.concatenate(firsts or empty), np.concatenate(seconds or empty)
+    different = annotations.annotator[first] != annotations.annotator[second]
+    return first[different], second[different]
+
+
+def suspicious_pairs(
+    annotations: Annotations,
+    first_row: NDArray[np.int64],
+    second_row: NDArray[np.int64],
+    expected: FloatArray,
+    threshold: float,
+) -> CopyingSuspicion:
+    """Add up agreements by pair of annotators and keep the pairs far above expectation."""
+    one, two = annotations.annotator[first_row].astype(np.int64), annotations.annotator[second_row].astype(np.int64)
+    key, pair = np.unique(np.minimum(one, two) * annotations.n_annotators + np.maximum(one, two), return_inverse=True)
+    agree = annotations.label[first_row] == annotations.label[second_row]
+    common = np.bincount(pair, minlength=len(key))
+    seen = np.bincount(pair, agree, len(key))
+    mean = np.bincount(pair, expected, len(key))
+    spread = np.sqrt(np.bincount(pair, expected * (1 - expected), len(key)) + FLOOR)
+    excess = beyond_the_usual((seen - mean) / spread, common >= MIN_COMMON)
+    kept = np.flatnonzero((common >= MIN_COMMON) & (excess > threshold))
+    kept = kept[np.argsort(-excess[kept], kind="stable")]
+    return CopyingSuspicion(
+        first=key[kept] // max(annotations.n_annotators, 1),
+        second=key[kept] % max(annotations.n_annotators, 1),
+        common=common[kept],
+        agreements=seen[kept].astype(np.int64),
+        expected=mean[kept].astype(np.float64),
+        z=excess[kept],
+    )
+
+
+def beyond_the_usual(z: FloatArray, judged: NDArray[np.bool_]) -> FloatArray:
+    """Standard scores measured from the median of the judged pairs, in units of their usual scatter.
+
+    With fewer than `MIN_PAIRS` pairs the usual scatter is unknown, and the scores are returned as they are.
+    """
+    if judged.sum() < MIN_PAIRS:
+        return z
+    centre = np.median(z[judged])
+    usual = 1.4826 * np.median(np.abs(z[judged] - centre))  # the median deviation of a normal law, scaled to one
+    return np.asarray((z - max(centre, 0.0)) / max(usual, 1.0))

@@ -1,20 +1,116 @@
 """The finite-sample theory of coupled cross-entropy as numbers (Ibrahim, Nguyen and Fu 2023, Theorem 1 and appendix).
 
-The bounds are worst cases. For networks of any use they exceed what is possible by orders of magnitude, which is said
-wherever they are shown; they tell how errors scale with annotations, annotators and classes, not how large they are.
+A class specialist gives a label if and only if its class is the true one; an anchor is an item that certainly belongs
+to one class. The distances of crowd and items from these ideals are zero in the ideal case and bound the error of what
+is learned. The bounds are worst cases: for useful networks they exceed the largest possible error by orders of
+magnitude. They show how errors scale with annotations, annotators and classes, not how large errors are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 
+FloatArray = NDArray[np.float64]
+
 LARGEST_ERROR = 2.0  # two probability vectors are never farther apart than this, squared
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The annotator or item nearest to the ideal of each class.
+
+    Attributes
+    ----------
+    distance
+        (n_classes,) Euclidean distance of the nearest one.
+    who
+        (n_classes,) its position.
+    label
+        (n_classes,) the given label that stands for the class under the best assignment; for items the class itself.
+    """
+
+    distance: FloatArray
+    who: NDArray[np.int64]
+    label: NDArray[np.int64]
+
+    @property
+    def largest(self) -> float:
+        """The distance of the worst served class: xi_1 for annotators, xi_2 for items."""
+        return float(self.distance.max())
+
+
+def nearest_specialists(confusions: Any, *, any_order: bool = True) -> Nearest:
+    """Find for each true class the annotator whose use of a label comes closest to "if and only if this class".
+
+    Parameters
+    ----------
+    confusions
+        (n_annotators, true class, given label).
+    any_order
+        Assign labels to classes so that the largest distance is smallest: learned classes may be in another order
+        than the labels. Otherwise class k belongs to label k.
+
+    Examples
+    --------
+    >>> nearest_specialists(np.eye(3)[None]).largest
+    0.0
+    >>> round(nearest_specialists(np.full((5, 10, 10), 0.1)).largest, 3)
+    0.949
+    """
+    table = np.asarray(confusions, dtype=float)
+    n_classes = table.shape[1]
+    # |column - e_k|^2 = |column|^2 - 2 column_k + 1, for the column of a label over true classes
+    squared = np.square(table).sum(axis=1)[:, None, :] - 2 * table + 1.0  # (annotator, class, label)
+    who = squared.argmin(axis=0)
+    nearest = np.sqrt(np.maximum(np.take_along_axis(squared, who[None], axis=0)[0], 0.0))
+    label = bottleneck_assignment(nearest) if any_order else np.arange(n_classes)
+    place = np.arange(n_classes)
+    return Nearest(nearest[place, label], who[place, label], label)
+
+
+def nearest_anchors(class_probabilities: Any) -> Nearest:
+    """Find for each class the item that most certainly belongs to it.
+
+    Examples
+    --------
+    >>> nearest_anchors([[1.0, 0.0], [0.2, 0.8]]).distance.round(3).tolist()
+    [0.0, 0.283]
+    """
+    table = np.asarray(class_probabilities, dtype=float)
+    squared = np.square(table).sum(axis=1, keepdims=True) - 2 * table + 1.0
+    who = squared.argmin(axis=0)
+    place = np.arange(table.shape[1])
+    return Nearest(np.sqrt(np.maximum(squared[who, place], 0.0)), who, place)
+
+
+def bottleneck_assignment(cost: Any) -> NDArray[np.int64]:
+    """Choose a column for each row of a square table so that the largest entry is smallest, then the sum.
+
+    Examples
+    --------
+    >>> bottleneck_assignment([[0.0, 5.0], [5.0, 9.0]]).tolist()
+    [1, 0]
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    table = np.asarray(cost, dtype=float)
+    levels = np.unique(table)
+    low, high = 0, len(levels) - 1
+    while low < high:
+        middle = (low + high) // 2
+        rows, columns = linear_sum_assignment(table > levels[middle])
+        low, high = (low, middle) if not (table > levels[middle])[rows, columns].any() else (middle + 1, high)
+    forbidden = 1.0 + table.sum()
+    chosen: NDArray[np.int64] = linear_sum_assignment(np.where(table > levels[low], forbidden, table))[1]
+    return chosen
 
 
 @dataclass(frozen=True)
@@ -117,8 +213,8 @@ class TheoremInputs:
     """What the bounds need to know.
 
     `smallest_probability` is 1/beta, the least probability of any label; `input_norm` the Frobenius norm of the
-    features; `misfit` (nu) how far the best network is from the true class probabilities; `alpha` trades the failure
-    probability K / N^alpha against the bound.
+    features; `misfit` (nu) the distance of the best network from the true class probabilities; `alpha` trades the
+    failure probability K / N^alpha against the bound.
     """
 
     n_items: int
@@ -140,6 +236,33 @@ class TheoremInputs:
     def capacity(self) -> float:
         """Norm of the inputs times sensitive complexity of the network."""
         return self.input_norm * self.complexity
+
+
+def theorem_inputs(
+    confusions: FloatArray | None,
+    shares: FloatArray,
+    annotations: Annotations,
+    *,
+    complexity: float,
+    input_norm: float,
+) -> TheoremInputs:
+    """What the bounds need."""
+    least = 1 / shares.shape[1] if confusions is None else least_label_probability(confusions, shares)
+    return TheoremInputs(
+        n_items=annotations.n_items,
+        n_annotators=annotations.n_annotators,
+        n_classes=annotations.n_classes,
+        n_annotations=max(annotations.n_annotations, 2),
+        smallest_probability=max(least, 1e-12),
+        complexity=complexity,
+        input_norm=input_norm,
+    )
+
+
+def least_label_probability(confusions: FloatArray, shares: FloatArray) -> float:
+    """A lower bound on the probability of any label on any item; the most certain items come nearest to it."""
+    surest = shares[np.unique(np.argsort(-shares, axis=0)[:20])]
+    return float((surest @ confusions.min(axis=0)).min())
 
 
 def label_probability_bound(inputs: TheoremInputs, *, delta: float = 0.05) -> float:
@@ -164,9 +287,8 @@ def estimation_rate(inputs: TheoremInputs) -> float:
     return float(np.sqrt(scale / np.sqrt(inputs.n_annotations) * spread + misfit))
 
 
-@dataclass(frozen=True)
-class Condition:
-    """One condition of Theorem 1: it holds if the value is on the right side of the threshold."""
+class Condition(NamedTuple):
+    """One condition of Theorem 1 and whether it holds."""
 
     name: str
     value: float
@@ -186,15 +308,12 @@ def theorem_conditions(inputs: TheoremInputs, *, xi_1: float, xi_2: float) -> li
     largest = max(annotators * np.log(inputs.n_annotations), np.sqrt(inputs.capacity))
     needed = float((inputs.beta * annotators * grown * classes) ** 2 * largest)
     kappa = estimation_rate(inputs) + xi_1 + xi_2 + np.sqrt(classes) * xi_1 * xi_2
-    return [
-        at_most("class specialists: xi_1 <= 1/K", xi_1, 1 / classes),
-        at_most("anchors: xi_2 <= 1/K", xi_2, 1 / classes),
-        at_most("network fits: nu", inputs.misfit, misfit),
-        Condition("enough annotations: S", inputs.n_annotations, needed, inputs.n_annotations >= needed),
-        at_most("proof: kappa <= 1/(K+1)", float(kappa), 1 / (classes + 1)),
+    at_most = [
+        ("class specialists: xi_1 <= 1/K", xi_1, 1 / classes),
+        ("anchors: xi_2 <= 1/K", xi_2, 1 / classes),
+        ("network fits: nu", inputs.misfit, misfit),
+        ("proof: kappa <= 1/(K+1)", float(kappa), 1 / (classes + 1)),
     ]
-
-
-def at_most(name: str, value: float, threshold: float) -> Condition:
-    """A condition that the value does not exceed the threshold."""
-    return Condition(name, value, threshold, value <= threshold)
+    conditions = [Condition(name, value, limit, value <= limit) for name, value, limit in at_most]
+    enough = Condition("enough annotations: S", inputs.n_annotations, needed, inputs.n_annotations >= needed)
+    return [*conditions[:3], enough, conditions[3]]

@@ -1,29 +1,43 @@
-"""Who can be compared with whom: coverage of the items, and the parts of the crowd that share no item."""
+"""Annotators who label the same items: who can be compared with whom, and how far two of them agree.
+
+A coefficient is NaN where it is not defined: if both annotators gave one and the same label throughout.
+"""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Hashable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.pairs import bipartite_components
-from crowdprism.errors import IdentifiabilityWarning, some
+from crowdprism.annotations.names import NameArray, positions
+from crowdprism.annotations.pairs import (
+    CoLabelEntries,
+    bipartite_components,
+    co_label_entries,
+    ranked,
+    response_matrix,
+    sums_by,
+)
+from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError, some
+
+KappaWeights = Literal["linear", "quadratic"]
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """How thickly items are labelled; `str()` gives a readable line.
+    """How many labels items have; `str()` gives a readable line.
 
     Attributes
     ----------
     n_items, n_annotators, n_annotations
-        Sizes, those without annotations included.
+        Sizes, including items and annotators without annotations.
     n_unlabelled, n_single, n_shared
-        Items with no label, with one, and with two or more (only these tell anything about agreement).
+        Items with no label, with one, and with two or more (only these say something about agreement).
     density
         Share of all (item, annotator) pairs that have an annotation; repeats count again.
     """
@@ -44,7 +58,7 @@ class Coverage:
 
 
 def coverage(annotations: Annotations) -> Coverage:
-    """Count how thickly items are labelled.
+    """Count how many items have no label, one, or several.
 
     Examples
     --------
@@ -65,14 +79,14 @@ def coverage(annotations: Annotations) -> Coverage:
 
 @dataclass(frozen=True)
 class CoLabellingGraph:
-    """Parts of the crowd that are connected by shared items, the part with most annotations first.
+    """Groups of annotators that are connected by shared items, the group with most annotations first.
 
     Attributes
     ----------
     annotator_part, item_part
-        (n_annotators,), (n_items,) number of the part; masked for those without annotations.
+        (n_annotators,), (n_items,) number of the group; masked for those without annotations.
     n_annotators, n_items, n_annotations
-        (n_parts,) sizes of the parts.
+        (n_parts,) sizes of the groups.
     """
 
     annotator_part: np.ma.MaskedArray[Any, Any]
@@ -83,27 +97,27 @@ class CoLabellingGraph:
 
     @property
     def n_parts(self) -> int:
-        """Number of parts; more than one cannot be compared with each other."""
+        """Number of groups; annotators of different groups cannot be compared."""
         return len(self.n_annotators)
 
     @property
     def connected(self) -> bool:
-        """Whether every annotator can be compared with every other, if only through third persons."""
+        """Whether every annotator can be compared with every other, directly or through others."""
         return self.n_parts <= 1
 
     def __str__(self) -> str:
         if self.connected:
-            return "all annotators are connected by shared items"
+            return "Shared items connect all annotators."
         shown = [
             f"{people} annotators on {items} items"
             for people, items in zip(self.n_annotators[:3].tolist(), self.n_items[:3].tolist(), strict=True)
         ]
-        more = f", ... ({self.n_parts} in all)" if self.n_parts > 3 else ""
-        return f"{self.n_parts} groups of annotators share no item with each other: {'; '.join(shown)}{more}"
+        more = "; ..." if self.n_parts > 3 else ""
+        return f"The annotators form {self.n_parts} groups that share no items: {'; '.join(shown)}{more}."
 
 
 def co_labelling_graph(annotations: Annotations) -> CoLabellingGraph:
-    """Find the parts of the crowd that no item connects.
+    """Find groups of annotators that share no items with each other.
 
     Examples
     --------
@@ -129,13 +143,250 @@ def co_labelling_graph(annotations: Annotations) -> CoLabellingGraph:
 
 
 def warn_if_disconnected(annotations: Annotations, graph: CoLabellingGraph) -> str | None:
-    """Issue an `IdentifiabilityWarning` where parts of the crowd cannot be compared; returns its text."""
+    """Issue an `IdentifiabilityWarning` if groups of annotators cannot be compared; returns its text."""
     if graph.connected:
         return None
     outside = annotations.annotators[np.flatnonzero(np.ma.filled(graph.annotator_part, 0) > 0)].tolist()
     text = (
-        f"The crowd falls apart: {graph}. Accuracies of different groups are not comparable; outside the largest "
-        f"are {some(outside)}. Let some annotators label items of another group."
+        f"{graph} Accuracies of different groups are not comparable; outside the largest group are "
+        f"{some(outside)}. Let some annotators label items of another group."
     )
     warnings.warn(text, IdentifiabilityWarning, stacklevel=3)
     return text
+
+
+def beyond_chance(observed: Any, expected: Any) -> Any:
+    """(observed - expected) / (1 - expected), NaN where chance alone already agrees always."""
+    room = 1 - np.asarray(expected, dtype=np.float64)
+    possible = room > 1e-12
+    return np.where(possible, (observed - expected) / np.where(possible, room, 1.0), np.nan)[()]
+
+
+def pair_table(annotations: Annotations, first: Hashable, second: Hashable) -> NDArray[np.float64]:
+    """Count (label of first, label of second) over the items that both labelled: (n_classes, n_classes).
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0], [0, 1], [1, 1]], annotator_names=["ann", "bob"])
+    >>> pair_table(a, "ann", "bob").tolist()
+    [[1.0, 1.0], [0.0, 1.0]]
+    """
+    codes = positions(annotations.annotators, [first, second])
+    if (codes < 0).any():
+        unknown = first if codes[0] < 0 else second
+        raise InvalidParameterError(
+            f"{unknown!r} is not an annotator; annotators are {some(annotations.annotators.tolist())}."
+        )
+    if codes[0] == codes[1]:
+        raise InvalidParameterError(f"{first!r} was given twice; agreement is between two different annotators.")
+    responses = response_matrix(replace(annotations.select(np.isin(annotations.annotator, codes)), weight=None))
+    n_classes = annotations.n_classes
+    place = [slice(int(code) * n_classes, (int(code) + 1) * n_classes) for code in codes]
+    table = np.asarray((responses[:, place[0]].T @ responses[:, place[1]]).toarray())
+    if not table.any():
+        raise UnsuitableDataError(f"{first!r} and {second!r} have no item in common, so they cannot be compared.")
+    return table
+
+
+def disagreement_weights(n_classes: int, weights: KappaWeights | None) -> NDArray[np.float64]:
+    """(label, label) cost of confusing two labels: 0 or 1, or by their distance in the order of the classes."""
+    powers = {None: 0, "linear": 1, "quadratic": 2}
+    if weights not in powers:
+        raise InvalidParameterError(f'weights must be None, "linear" or "quadratic", not {weights!r}.')
+    distance = np.abs(np.subtract.outer(np.arange(n_classes), np.arange(n_classes))).astype(np.float64)
+    return np.where(distance > 0, distance ** powers[weights], 0.0)
+
+
+def _kappa(share: NDArray[Any], first: NDArray[Any], second: NDArray[Any], cost: NDArray[Any]) -> float:
+    expected = float(first @ cost @ second)
+    return 1 - float((share * cost).sum()) / expected if expected > 0 else float("nan")
+
+
+def cohen_kappa(
+    annotations: Annotations, first: Hashable, second: Hashable, weights: KappaWeights | None = None
+) -> float:
+    """Cohen's kappa of two annotators on the items both labelled; optionally weighted by distance between classes.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0], [0, 1], [1, 1], [1, 1]], annotator_names=["ann", "bob"])
+    >>> cohen_kappa(a, "ann", "bob")
+    0.5
+    """
+    table = pair_table(annotations, first, second)
+    share = table / table.sum()
+    return _kappa(share, share.sum(axis=1), share.sum(axis=0), disagreement_weights(len(table), weights))
+
+
+def scott_pi(annotations: Annotations, first: Hashable, second: Hashable) -> float:
+    """Scott's pi of two annotators: as Cohen's kappa, with chance by the label shares of both together.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0], [0, 1], [1, 1], [1, 1]], annotator_names=["ann", "bob"])
+    >>> round(scott_pi(a, "ann", "bob"), 3)
+    0.467
+    """
+    table = pair_table(annotations, first, second)
+    share = table / table.sum()
+    pooled = (share.sum(axis=1) + share.sum(axis=0)) / 2
+    return _kappa(share, pooled, pooled, disagreement_weights(len(table), None))
+
+
+@dataclass(frozen=True)
+class PairwiseAgreement:
+    """One row for each pair of annotators who share items.
+
+    Attributes
+    ----------
+    first, second
+        (n_pairs,) names.
+    n_common
+        (n_pairs,) shared items (pairs of annotations, where an annotator labelled an item repeatedly).
+    raw, cohen, scott
+        (n_pairs,) raw agreement, Cohen's kappa, Scott's pi.
+    """
+
+    first: NameArray
+    second: NameArray
+    n_common: NDArray[np.int64]
+    raw: NDArray[np.float64]
+    cohen: NDArray[np.float64]
+    scott: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """The table as a data frame; `kind` as in `Annotations.to_frame`."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        columns = ("first", "second", "n_common", "raw", "cohen", "scott")
+        return frame_of_columns({name: getattr(self, name) for name in columns}, kind)
+
+
+def pairwise_agreement(annotations: Annotations) -> PairwiseAgreement:
+    """Compare all pairs of annotators who share an item; the cost grows with shared items, not annotators squared.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, -1], [0, 1, 1], [1, 1, 1]], annotator_names=["ann", "bob", "cy"])
+    >>> table = pairwise_agreement(a)
+    >>> table.first.tolist(), table.second.tolist(), table.n_common.tolist()
+    (['ann', 'ann', 'bob'], ['bob', 'cy', 'cy'], [3, 2, 2])
+    """
+    entries = co_label_entries(replace(annotations, weight=None))
+    common = entries.common()
+    raw = entries.agreeing() / common
+    cohen_chance, scott_chance = chance_agreements(entries, common)
+    return PairwiseAgreement(
+        first=annotations.annotators[entries.first],
+        second=annotations.annotators[entries.second],
+        n_common=common.astype(np.int64),
+        raw=raw,
+        cohen=beyond_chance(raw, cohen_chance),
+        scott=beyond_chance(raw, scott_chance),
+    )
+
+
+def chance_agreements(entries: CoLabelEntries, common: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(n_pairs,) agreement expected by chance for Cohen's kappa and for Scott's pi."""
+    cohen, scott = np.zeros((2, entries.n_pairs))
+    for label in range(entries.n_classes):  # class by class, so that memory follows the pairs alone
+        first, second = (
+            sums_by(entries.pair[rows], entries.count[rows], entries.n_pairs) / common
+            for rows in (entries.first_label == label, entries.second_label == label)
+        )
+        cohen += first * second
+        scott += np.square((first + second) / 2)
+    return cohen, scott
+
+
+@dataclass(frozen=True)
+class AnnotatorAgreement:
+    """One row per annotator; `str()` shows those who agree least.
+
+    Attributes
+    ----------
+    annotators
+        (n_annotators,) names.
+    n_annotations, n_compared
+        (n_annotators,) annotations, and those on items that someone else labelled too.
+    raw
+        (n_annotators,) mean share of the others who gave the same label; NaN if nobody shares an item.
+    kappa
+        (n_annotators,) raw beyond chance, by the label shares of the annotator and of everyone.
+    """
+
+    annotators: NameArray
+    n_annotations: NDArray[np.int64]
+    n_compared: NDArray[np.int64]
+    raw: NDArray[np.float64]
+    kappa: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.annotators)
+
+    def __str__(self) -> str:
+        compared = np.flatnonzero(~np.isnan(self.raw))
+        lowest = compared[np.argsort(self.raw[compared], kind="stable")[:5]]
+        rows = [f"  {self.annotators[at]!s}: {self.raw[at]:.3f} on {self.n_compared[at]} annotations" for at in lowest]
+        alone = len(self) - len(compared)
+        note = f"; {alone} annotators cannot be compared" if alone else ""
+        return "\n".join([f"agreement with others, lowest of {len(compared)} annotators{note}", *rows])
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """The table as a data frame; `kind` as in `Annotations.to_frame`."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        columns = {"annotator": self.annotators, "annotations": self.n_annotations, "compared": self.n_compared}
+        return frame_of_columns({**columns, "raw": self.raw, "kappa": self.kappa}, kind)
+
+
+def annotator_agreement(annotations: Annotations) -> AnnotatorAgreement:
+    """Compare each annotator with all others on the items they share.
+
+    An annotator's own repeated answers to an item are not compared with each other.
+
+    Examples
+    --------
+    >>> table = annotator_agreement(Annotations.from_dense([[0, 0, 1], [1, 1, 1]], annotator_names=["a", "b", "c"]))
+    >>> table.raw.tolist()
+    [0.75, 0.75, 0.5]
+    """
+    same, others = compared_annotations(annotations)
+    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    compared = others > 0
+    annotator, label = annotations.annotator[compared], annotations.label[compared]
+    n_compared = np.bincount(annotator, minlength=n_annotators)
+    total = sums_by(annotator, same[compared] / others[compared], n_annotators)
+    crowd = np.bincount(label, minlength=n_classes) / max(len(label), 1)
+    chance = sums_by(annotator, crowd[label], n_annotators) / np.maximum(n_compared, 1)
+    raw = np.where(n_compared > 0, total / np.maximum(n_compared, 1), np.nan)
+    return AnnotatorAgreement(
+        annotations.annotators, annotations.labels_per_annotator, n_compared, raw, beyond_chance(raw, chance)
+    )
+
+
+def compared_annotations(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """(n_annotations,) how many annotations of the item by others have the same label, and how many there are."""
+    key = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
+    cells, place = ranked(key, annotations.n_items * annotations.n_classes)
+    same = np.bincount(place, minlength=len(cells))[place]
+    total = annotations.labels_per_item[annotations.item]
+    # Annotations are sorted by item, annotator and label, so an annotator's answers to an item are neighbours.
+    new_person = (np.diff(annotations.item, prepend=-1) != 0) | (np.diff(annotations.annotator, prepend=-1) != 0)
+    new_label = new_person | (np.diff(annotations.label.astype(np.int64), prepend=-1) != 0)
+    return same - run_lengths(new_label), total - run_lengths(new_person)
+
+
+def run_lengths(begins: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """For each position, the length of the run of neighbours that it belongs to; `begins` marks where runs begin.
+
+    Examples
+    --------
+    >>> run_lengths(np.array([True, True, False])).tolist()
+    [1, 2, 2]
+    """
+    lengths = np.diff(np.flatnonzero(begins), append=len(begins))
+    return np.repeat(lengths, lengths)

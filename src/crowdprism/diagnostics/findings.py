@@ -1,48 +1,64 @@
-"""Findings: one checked quantity each, with value, threshold, verdict, a plain sentence and what would help."""
+"""Findings: what was checked, how serious the outcome is, and what to do about it.
+
+Diagnostics, report and command line share this record and its one scale of severity.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from crowdprism.errors import InvalidParameterError
 
-Verdict = Literal["good", "caution", "bad", "impossible"]
-MARKS = {"good": "+", "caution": "~", "bad": "!", "impossible": "?"}
+Severity = Literal["good", "note", "caution", "warning"]
+# From harmless to serious: checked and in order; for information, or could not be checked; use the result with care;
+# do not rely on the result yet.
+SEVERITIES: tuple[Severity, ...] = ("good", "note", "caution", "warning")
+MARKS: Mapping[Severity, str] = {"good": "+", "note": "?", "caution": "~", "warning": "!"}
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One checked quantity.
+    """The outcome of one check.
 
     Attributes
     ----------
     name
         What was checked.
-    value, threshold
-        The number and what it is held against; None where there is none.
-    verdict
-        "good", "caution", "bad", or "impossible" where the result lacks what the check needs.
+    severity
+        "good", "note", "caution" or "warning", as in `SEVERITIES`.
     sentence
-        What was found, in plain words.
+        What was found.
     remedy
-        What would help; empty where nothing is needed.
+        What would help, as a sentence; empty if nothing is needed.
+    value, threshold
+        The measured number and the limit it is compared with; None if there is none.
     details
         Further numbers, such as the distance of each class.
     """
 
     name: str
-    value: float | None
-    threshold: float | None
-    verdict: Verdict
+    severity: Severity
     sentence: str
     remedy: str = ""
+    value: float | None = None
+    threshold: float | None = None
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        helps = f" What would help: {self.remedy}" if self.remedy else ""
-        return f"[{MARKS[self.verdict]}] {self.name}: {self.sentence}{helps}"
+        return f"[{MARKS[self.severity]}] {self.name}: {self.sentence} {self.remedy}".rstrip()
+
+
+def worst(findings: Iterable[Finding]) -> Severity:
+    """The highest severity among findings; "note" if there are none, because then nothing was checked.
+
+    Examples
+    --------
+    >>> worst([Finding("gold", "good", "..."), Finding("agreement", "caution", "...")])
+    'caution'
+    """
+    return max((finding.severity for finding in findings), key=SEVERITIES.index, default="note")
 
 
 @dataclass(frozen=True)
@@ -64,13 +80,9 @@ class Findings:
         raise InvalidParameterError(f"There is no finding {name!r}; there are {', '.join(f.name for f in self.found)}.")
 
     @property
-    def verdict(self) -> Verdict:
-        """The worst verdict among findings that were possible."""
-        verdicts = {finding.verdict for finding in self.found}
-        for verdict in ("bad", "caution", "good"):
-            if verdict in verdicts:
-                return verdict
-        return "impossible"
+    def severity(self) -> Severity:
+        """The highest severity, as `worst` gives it."""
+        return worst(self.found)
 
     def __str__(self) -> str:
         return "\n".join(str(finding) for finding in self.found)
@@ -80,30 +92,12 @@ class Findings:
         return [asdict(finding) for finding in self.found]
 
     def to_frame(self, kind: str = "polars") -> Any:
-        """One row per finding: name, value, threshold, verdict, sentence, remedy."""
+        """One row per finding: name, severity, sentence, remedy, value, threshold."""
         import numpy as np
 
         from crowdprism.annotations.frames import frame_of_columns
 
-        def numbers(values: list[float | None]) -> Any:
-            return np.array([np.nan if value is None else value for value in values], dtype=float)
-
-        columns: dict[str, Any] = {"name": np.array([f.name for f in self.found])}
-        columns["value"] = numbers([f.value for f in self.found])
-        columns["threshold"] = numbers([f.threshold for f in self.found])
-        columns |= {
-            part: np.array([getattr(f, part) for f in self.found]) for part in ("verdict", "sentence", "remedy")
-        }
-        return frame_of_columns(columns, kind)
-
-
-def impossible(name: str, method: str, lacking: str) -> Finding:
-    """A finding that cannot be made because the result lacks a part."""
-    return Finding(
-        name,
-        None,
-        None,
-        "impossible",
-        f"This needs {lacking} and {method} gives none.",
-        "fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f.",
-    )
+        texts = {part: [getattr(f, part) for f in self.found] for part in ("name", "severity", "sentence", "remedy")}
+        numbers = {part: [getattr(f, part) for f in self.found] for part in ("value", "threshold")}
+        columns = {part: np.array(values) for part, values in texts.items()}
+        return frame_of_columns(columns | {part: np.array(v, dtype=float) for part, v in numbers.items()}, kind)

@@ -1,44 +1,72 @@
-"""What an annotator's labels say, judged by the others: the base of all findings about annotators.
+"""What an annotator's labels say, judged by the others, and how sure we can be of it.
 
-An item's class probabilities contain the annotator's own label. To judge that label they are taken apart again:
-dividing by the annotator's confusion leaves what features, prior and the other annotators say.
+An item's class probabilities contain the annotator's own label. To judge that label, divide by the annotator's
+confusion: what remains is what features, prior and the other annotators say.
+
+Intervals come from draws of all confusions by Gibbs sampling: true classes given confusions, confusions given true
+classes. Confusion rows scatter around a matrix with one accuracy per annotator; that accuracy and the amount of scatter
+in this crowd are drawn too, so annotators with few labels borrow the right amount from the others.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import same_names
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
+from crowdprism.progress import progress
 from crowdprism.results import FitResult
+from crowdprism.seeding import stream
 
 FloatArray = NDArray[np.float64]
 
-FLOOR = 1e-10  # class probabilities of exactly zero cannot be taken apart
+FLOOR = 1e-10  # class probabilities of exactly zero cannot be divided out
 # Confusions are kept further from zero than class probabilities: where both were cut off, sure items must stay sure.
 CONFUSION_FLOOR = 1e-3
 PSEUDO_COUNT = 0.5  # Jeffreys' prior for how often each label is given
 ACCURACY_GRID = np.linspace(0.0025, 0.9975, 200)
 CHANCE_BAND = 0.15  # an accuracy within this share of the way from chance to perfection counts as chance
 
+N_DRAWS = 400
+N_WARM_UP = 60
+MIN_LABELS = 5  # with fewer labels, intervals span nearly everything
+N_FIRST_STEPS = 10  # EM steps, to start near the answer
+ACCURACIES = np.linspace(0.0125, 0.9875, 40)
+STRENGTHS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0])  # pseudo-labels per row
+CENTRE_EVERY = 4  # sweeps between draws of accuracies and strength, which take the longest
 
-def require_same_names(result: FitResult, annotations: Annotations) -> None:
-    """Stop where result and annotations do not speak of the same items, annotators and classes."""
-    for role in ("items", "annotators", "classes"):
-        ours, theirs = getattr(result, role), getattr(annotations, role)
-        if len(ours) != len(theirs) or not same_names(ours, theirs):
+
+def matching(result: FitResult, annotations: Annotations) -> Annotations:
+    """Return the annotations with items, annotators and classes in the order of the result; other names are an error.
+
+    Examples
+    --------
+    >>> from crowdprism.aggregators import make_aggregator
+    >>> a = Annotations.from_triplets(["x", "y"], ["ann", "ann"], ["cat", "dog"])
+    >>> matching(make_aggregator("majority-vote").fit(a).result_, a[[1, 0]]).items.tolist()
+    ['x', 'y']
+    """
+    names = {role: getattr(result, role) for role in ("items", "annotators", "classes")}
+    different = [role for role in names if not same_names(names[role], getattr(annotations, role))]
+    for role in different:
+        ours, theirs = names[role].tolist(), getattr(annotations, role).tolist()
+        alone = set(ours) ^ set(theirs)
+        if alone:
             raise InvalidParameterError(
-                f"The result has {len(ours)} {role} and the annotations have {len(theirs)}, or their names or order "
-                f"differ. Pass the annotations that the result was fitted on."
+                f"The annotations are not those of this result: it has {len(ours)} {role}, they have {len(theirs)}, "
+                f"and only one of the two has {some([name for name in ours + theirs if name in alone])}. "
+                "Pass the annotations that the result was fitted on."
             )
+    return annotations.reindexed(**names) if different else annotations
 
 
 def require_confusions(result: FitResult, purpose: str) -> FloatArray:
-    """The result's confusions, or an error that says which methods have them."""
+    """The result's confusions, or an error that names methods with confusions."""
     if result.confusions is None:
         raise UnsuitableDataError(
             f"{purpose} needs confusion matrices and {result.method} gives none. "
@@ -47,10 +75,55 @@ def require_confusions(result: FitResult, purpose: str) -> FloatArray:
     return np.asarray(result.confusions, dtype=float)
 
 
+def require_probabilities(class_probabilities: Any, annotations: Annotations) -> FloatArray:
+    """Class probabilities as an array with one row per item and one column per class, or an error."""
+    shares = np.asarray(class_probabilities, dtype=np.float64)
+    expected = (annotations.n_items, annotations.n_classes)
+    if shares.shape != expected:
+        raise InvalidParameterError(
+            f"class_probabilities must be {expected}, one row per item in the order of annotations.items, "
+            f"not {shares.shape}."
+        )
+    return shares
+
+
+def normalized(log: FloatArray) -> FloatArray:
+    """Exponentials of each row, divided by their sum."""
+    shares: FloatArray = np.exp(log - log.max(axis=1, keepdims=True))
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+
+
+def vote_table(annotations: Annotations, weight: FloatArray | None = None) -> FloatArray:
+    """Annotations of each item by label, each counting one or its weight: (n_items, n_classes)."""
+    shape = (annotations.n_items, annotations.n_classes)
+    cell = annotations.item.astype(np.int64) * shape[1] + annotations.label
+    return np.bincount(cell, weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)
+
+
+def item_sums(annotations: Annotations, values: FloatArray) -> FloatArray:
+    """Sums over each item's annotations: (n_annotations, n_classes) -> (n_items, n_classes)."""
+    columns = [np.bincount(annotations.item, column, annotations.n_items) for column in values.T]
+    return np.stack(columns, axis=1)
+
+
+def log_seen(annotations: Annotations, confusions: FloatArray) -> FloatArray:
+    """Log likelihood of each item's annotations under each true class: (n_items, n_classes)."""
+    return item_sums(annotations, np.log(confusions)[annotations.annotator, :, annotations.label])
+
+
+def counts_of(annotations: Annotations, shares: FloatArray) -> FloatArray:
+    """Expected counts (annotator, true class, given label) from class shares of each annotation."""
+    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    cell = annotations.annotator.astype(np.int64) * n_classes + annotations.label
+    columns = [np.bincount(cell, weights=shares[:, k], minlength=n_annotators * n_classes) for k in range(n_classes)]
+    stacked: FloatArray = np.stack(columns).astype(np.float64).reshape(n_classes, n_annotators, n_classes)
+    return stacked.transpose(1, 0, 2)
+
+
 def class_probabilities_without(result: FitResult, annotations: Annotations) -> FloatArray:
     """Class probabilities of each annotation's item without that annotation: (n_annotations, n_classes).
 
-    Where the result has no confusions nothing can be taken out and the item's probabilities stand as they are.
+    Without confusions nothing can be divided out, and the item's probabilities are returned as they are.
 
     Examples
     --------
@@ -60,15 +133,12 @@ def class_probabilities_without(result: FitResult, annotations: Annotations) -> 
     >>> without.shape, bool(without[2, 0] > 0.5)
     ((9, 2), True)
     """
-    require_same_names(result, annotations)
     log = np.log(np.maximum(result.class_probabilities, FLOOR))[annotations.item]
     if result.confusions is not None:
-        taken = np.maximum(result.confusions, CONFUSION_FLOOR)[annotations.annotator, :, annotations.label]
+        own = np.maximum(result.confusions, CONFUSION_FLOOR)[annotations.annotator, :, annotations.label]
         power = 1.0 if annotations.weight is None else annotations.weight[:, None]
-        log = log - power * np.log(taken)
-    log -= log.max(axis=1, keepdims=True)
-    shares: FloatArray = np.exp(log)
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+        log = log - power * np.log(own)
+    return normalized(log)
 
 
 @dataclass(frozen=True)
@@ -102,11 +172,6 @@ class LabelEvidence:
         odds: FloatArray = 1.0 / (1.0 + np.exp(np.clip(informative - self.careless, -700, 700)))
         return odds
 
-    def accuracy_below(self, level: float) -> FloatArray:
-        """(n_annotators,) posterior probability that the accuracy lies below a level."""
-        below: FloatArray = self.accuracy[:, level > ACCURACY_GRID].sum(axis=1)
-        return below
-
     @property
     def mean_accuracy(self) -> FloatArray:
         """(n_annotators,) posterior mean of the accuracy."""
@@ -114,13 +179,7 @@ class LabelEvidence:
 
 
 def label_evidence(annotations: Annotations, without: FloatArray) -> LabelEvidence:
-    """Weigh explanations of each annotator's labels against what the others say.
-
-    Parameters
-    ----------
-    without
-        (n_annotations, n_classes) as from `class_probabilities_without`.
-    """
+    """Weigh explanations of each annotator's labels; `without` is from `class_probabilities_without`."""
     n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
     counts = counts_of(annotations, without)
     right = without[np.arange(len(without)), annotations.label]
@@ -146,15 +205,6 @@ def log_mean(values: FloatArray) -> FloatArray:
     return np.asarray((top + np.log(np.exp(values - top).mean(axis=-1, keepdims=True)))[..., 0])
 
 
-def counts_of(annotations: Annotations, shares: FloatArray) -> FloatArray:
-    """Expected counts (annotator, true class, given label) from class shares of each annotation."""
-    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
-    cell = annotations.annotator.astype(np.int64) * n_classes + annotations.label
-    columns = [np.bincount(cell, weights=shares[:, k], minlength=n_annotators * n_classes) for k in range(n_classes)]
-    stacked: FloatArray = np.stack(columns).astype(np.float64).reshape(n_classes, n_annotators, n_classes)
-    return stacked.transpose(1, 0, 2)
-
-
 def dirichlet_multinomial(counts: FloatArray) -> FloatArray:
     """Log probability of a sequence with these counts (last axis), shares drawn from Jeffreys' prior.
 
@@ -165,10 +215,180 @@ def dirichlet_multinomial(counts: FloatArray) -> FloatArray:
     """
     from scipy.special import gammaln
 
-    n_labels = counts.shape[-1]
-    total = counts.sum(axis=-1)
-    return np.asarray(
-        gammaln(n_labels * PSEUDO_COUNT)
-        - gammaln(total + n_labels * PSEUDO_COUNT)
-        + (gammaln(counts + PSEUDO_COUNT) - gammaln(PSEUDO_COUNT)).sum(axis=-1)
-    )
+    prior = counts.shape[-1] * PSEUDO_COUNT
+    cells = gammaln(counts + PSEUDO_COUNT) - gammaln(PSEUDO_COUNT)
+    return np.asarray(gammaln(prior) - gammaln(counts.sum(axis=-1) + prior) + cells.sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """Credible intervals; NaN for annotators with too few annotations.
+
+    Attributes
+    ----------
+    confusion_low, confusion_high
+        (n_annotators, true class, given label)
+    accuracy, accuracy_low, accuracy_high
+        (n_annotators,) posterior mean and interval of the probability that a label is right.
+    enough
+        (n_annotators,) whether the annotator has enough annotations for an interval.
+    level
+        Probability that an interval holds the true value.
+    remarks
+        What was left out, and why.
+    """
+
+    confusion_low: FloatArray
+    confusion_high: FloatArray
+    accuracy: FloatArray
+    accuracy_low: FloatArray
+    accuracy_high: FloatArray
+    enough: NDArray[np.bool_]
+    level: float
+    remarks: tuple[str, ...] = ()
+
+
+def annotator_intervals(
+    annotations: Annotations,
+    class_probabilities: Any,
+    *,
+    class_prior: Any = None,
+    level: float = 0.95,
+    n_draws: int = N_DRAWS,
+    min_labels: int = MIN_LABELS,
+    start: Any = None,
+    seed: int = 0,
+) -> Intervals:
+    """Credible intervals for every annotator's confusion matrix and accuracy.
+
+    The class probabilities count as known. If they come from a network that was fitted to the same annotations, soften
+    them first (`calibration.fit_temperature`) or predict them out of sample.
+
+    Parameters
+    ----------
+    class_probabilities
+        (n_items, n_classes) from features alone, such as `model.predict_proba(X)`, or the class prior in every row.
+        Not the posterior given the annotations, which would count them twice; `result_intervals` takes that.
+    class_prior
+        (n_classes,) weights of the classes in the accuracy; by default the mean of `class_probabilities`.
+    min_labels
+        Annotators with fewer annotations get no interval.
+    start
+        (n_annotators, true class, given label) confusions to begin from. Needed if the class probabilities do not
+        tell the classes apart, such as a bare prior: the classes could come out in any order.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0]] * 30 + [[1, 1]] * 30)
+    >>> found = annotator_intervals(a, np.repeat(np.eye(2), 30, axis=0))
+    >>> bool(found.accuracy_low[0] > 0.9), bool(found.accuracy_high[0] <= 1)
+    (True, True)
+    """
+    shares = require_probabilities(class_probabilities, annotations)
+    if not 0 < level < 1:
+        raise InvalidParameterError(f"The level must lie between 0 and 1, not {level}.")
+    counts = annotations.labels_per_annotator
+    enough = counts >= min_labels
+    if not enough.any():
+        raise UnsuitableDataError(
+            f"No annotator has {min_labels} annotations (the most is {counts.max(initial=0)}); intervals would span "
+            "nearly everything. Collect more annotations per annotator, or lower min_labels."
+        )
+    prior = shares.mean(axis=0) if class_prior is None else np.asarray(class_prior, dtype=float)
+    drawn = draw_confusions(annotations, shares, start=start, n_draws=n_draws, seed=seed)
+    few = annotations.annotators[~enough].tolist()
+    remark = f"{len(few)} of {len(enough)} annotators have fewer than {min_labels} annotations and get no interval"
+    return summarize(drawn, prior, enough, level=level, remarks=(f"{remark}: {some(few)}.",) if few else ())
+
+
+def result_intervals(result: FitResult, annotations: Annotations, **options: Any) -> Intervals:
+    """As `annotator_intervals`, for a result whose class probabilities already contain the annotations.
+
+    All annotations are divided out of the class probabilities first; what features or prior say remains.
+    """
+    annotations = matching(result, annotations)
+    confusions = np.maximum(require_confusions(result, "An interval"), FLOOR)
+    log = np.log(np.maximum(np.asarray(result.class_probabilities, dtype=float), FLOOR))
+    options = {"class_prior": result.class_prior, "start": result.confusions} | options
+    return annotator_intervals(annotations, normalized(log - log_seen(annotations, confusions)), **options)
+
+
+def draw_confusions(
+    annotations: Annotations, shares: FloatArray, *, start: Any = None, n_draws: int, seed: int
+) -> FloatArray:
+    """Draws from the posterior of the confusions: (n_draws, n_annotators, true class, given label)."""
+    random = stream(seed, "intervals")
+    log_shares = np.log(np.maximum(shares, FLOOR))
+    confusions = first_confusions(annotations, log_shares) if start is None else np.asarray(start, dtype=float)
+    accuracy, strength = np.full(len(confusions), 0.5), 4.0
+    drawn = np.empty((n_draws, *confusions.shape), dtype=np.float32)
+    with progress("intervals", total=N_WARM_UP + n_draws) as bar:
+        for step in range(-N_WARM_UP, n_draws):
+            log = log_shares + log_seen(annotations, np.maximum(confusions, FLOOR))
+            truth = (log + random.gumbel(size=log.shape)).argmax(axis=1)  # a true class for each item
+            counts = hard_counts(annotations, truth)
+            if step % CENTRE_EVERY == 0:
+                accuracy, strength = draw_centre(counts, strength, random)
+            rows = random.standard_gamma(counts + strength * coin_matrices(accuracy, counts.shape[1])) + FLOOR
+            confusions = rows / rows.sum(axis=2, keepdims=True)
+            if step >= 0:
+                drawn[step] = confusions
+            bar.advance()
+    return drawn
+
+
+def first_confusions(annotations: Annotations, log_shares: FloatArray) -> FloatArray:
+    """Some EM steps with the class probabilities held fixed."""
+    shares = np.exp(log_shares)
+    for _ in range(N_FIRST_STEPS):
+        counts = counts_of(annotations, shares[annotations.item]) + 1 / shares.shape[1]
+        confusions = counts / counts.sum(axis=2, keepdims=True)
+        shares = normalized(log_shares + log_seen(annotations, confusions))
+    return np.asarray(confusions)
+
+
+def coin_matrices(accuracy: FloatArray, n_classes: int) -> FloatArray:
+    """Matrices with one accuracy each and even errors: (n_annotators, true class, given label)."""
+    wrong = ((1 - accuracy) / (n_classes - 1))[:, None, None]
+    return np.where(np.eye(n_classes, dtype=bool), accuracy[:, None, None], wrong)
+
+
+def centre_likelihood(counts: FloatArray, accuracy: FloatArray, strength: float) -> FloatArray:
+    """Log probability of each annotator's counts, rows scattering around one accuracy: (n_annotators,)."""
+    from scipy.special import gammaln
+
+    centre = strength * coin_matrices(accuracy, counts.shape[1])
+    cells = gammaln(counts + centre) - gammaln(centre)
+    rows = gammaln(strength) - gammaln(counts.sum(axis=2) + strength)
+    return np.asarray(cells.sum(axis=(1, 2)) + rows.sum(axis=1))
+
+
+def draw_centre(counts: FloatArray, strength: float, random: np.random.Generator) -> tuple[FloatArray, float]:
+    """Each annotator's accuracy, and the crowd's common strength, given counts; confusions are summed out."""
+    people = len(counts)
+    log = np.stack([centre_likelihood(counts, np.full(people, value), strength) for value in ACCURACIES], axis=1)
+    accuracy = ACCURACIES[(log + random.gumbel(size=log.shape)).argmax(axis=1)]
+    # Steps of the grid are too coarse for annotators with many labels.
+    accuracy = accuracy + random.uniform(-0.5, 0.5, people) * (ACCURACIES[1] - ACCURACIES[0])
+    total = np.array([centre_likelihood(counts, accuracy, value).sum() for value in STRENGTHS])
+    return accuracy, float(STRENGTHS[(total + random.gumbel(size=len(total))).argmax()])
+
+
+def hard_counts(annotations: Annotations, truth: NDArray[np.int64]) -> FloatArray:
+    """Counts (annotator, true class, given label) for known true classes."""
+    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    cell = (annotations.annotator.astype(np.int64) * n_classes + truth[annotations.item]) * n_classes
+    counts = np.bincount(cell + annotations.label, minlength=n_annotators * n_classes**2)
+    return counts.reshape(n_annotators, n_classes, n_classes).astype(np.float64)
+
+
+def summarize(
+    drawn: FloatArray, prior: FloatArray, enough: NDArray[np.bool_], *, level: float, remarks: tuple[str, ...]
+) -> Intervals:
+    """Quantiles of the draws."""
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    accuracy = np.einsum("dmkk,k->dm", drawn, prior / prior.sum())
+    blank = np.where(enough, 1.0, np.nan)
+    low, high = np.quantile(drawn, tails, axis=0) * blank[:, None, None]
+    accuracy_low, accuracy_high = np.quantile(accuracy, tails, axis=0) * blank
+    return Intervals(low, high, accuracy.mean(axis=0), accuracy_low, accuracy_high, enough, level, remarks)

@@ -1,4 +1,4 @@
-"""What to label next, by whom, and when to stop: the expected fall of uncertainty per cost."""
+"""What to label next, whom to ask, and when to stop, by expected reduction of uncertainty per cost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
 from crowdprism.diagnostics.annotator_accounts import entropy
-from crowdprism.diagnostics.label_evidence import FloatArray, require_confusions, require_same_names
+from crowdprism.diagnostics.label_evidence import FloatArray, matching, require_confusions
 from crowdprism.errors import InvalidParameterError
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
-LEAST_GAIN = 0.01  # bits; a label that tells less than this is not worth asking for
+LEAST_GAIN = 0.01  # bits; a label expected to tell less is not worth asking for
 ITEMS_PER_LABEL = 5  # how many uncertain items are considered for each label of the budget
 MIN_ITEMS_CONSIDERED = 1_000
 CELLS_AT_ONCE = 4_000_000
@@ -31,11 +31,11 @@ class Suggestion:
     item, annotator
         (n,) positions.
     gain
-        (n,) expected fall of the item's entropy, in bits.
+        (n,) expected reduction of the item's entropy, in bits.
     cost
         (n,) of each label.
     expected_accuracy, expected_accuracy_after
-        Mean probability of the most probable class now, and after the first label of each item came in.
+        Mean probability of the most probable class now, and after the first suggested label of each item.
     stop
         Whether to stop asking.
     reason
@@ -83,20 +83,20 @@ def suggest(
     target_accuracy: float | None = None,
     least_gain: float = LEAST_GAIN,
 ) -> Suggestion:
-    """Choose items to label next and annotators to ask, by expected fall of entropy per cost.
+    """Choose items to label next and annotators to ask, by expected reduction of entropy per cost.
 
     Parameters
     ----------
     budget
-        What may be spent; a number of labels where `costs` is not given.
+        What may be spent; a number of labels if `costs` is not given.
     costs
         (n_annotators,) price of one label.
     capacity
         (n_annotators,) or one number: labels each annotator can give now.
     candidates
-        Item and annotator positions that can be asked, if not everybody can be asked everything.
+        Positions of the items and annotators that can be asked; by default any annotator about any item.
     per_item
-        Most labels to ask for one item before learning again; each further one counts less.
+        Most labels to ask for one item before fitting again; each further one counts less.
     target_accuracy
         Stop once the expected accuracy reaches this.
     least_gain
@@ -110,7 +110,7 @@ def suggest(
     >>> a.items[next_labels.item].tolist(), a.annotators[next_labels.annotator].tolist()
     ([2], [2])
     """
-    require_same_names(result, annotations)
+    annotations = matching(result, annotations)
     confusions = require_confusions(result, "Suggesting labels")
     price = checked_costs(costs, annotations.n_annotators)
     room = checked_capacity(capacity, annotations.n_annotators)
@@ -161,7 +161,7 @@ def checked_capacity(capacity: Any, n_annotators: int) -> NDArray[np.int64]:
 
 
 def label_gain(shares: FloatArray, confusions: FloatArray) -> FloatArray:
-    """Expected fall of entropy, in bits, of items by one label of annotators: (n_items, n_annotators).
+    """Expected reduction of an item's entropy, in bits, by one label of an annotator: (n_items, n_annotators).
 
     This is the mutual information of true class and label: entropy of the label minus its mean entropy given the
     true class.
@@ -185,7 +185,7 @@ def free_pairs(
     budget: float,
     per_item: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
-    """Pairs worth considering where everybody can be asked everything but what he already labelled."""
+    """Pairs to consider if any annotator can be asked about any item they have not labelled yet."""
     most = int(min(len(shares), max(MIN_ITEMS_CONSIDERED, ITEMS_PER_LABEL * budget / price.min())))
     considered = np.sort(np.argsort(-entropy(shares), kind="stable")[:most])
     n_annotators, n_classes = confusions.shape[:2]
@@ -268,7 +268,7 @@ def choose(
 def accuracy_after(
     shares: FloatArray, confusions: FloatArray, item: NDArray[np.int64], annotator: NDArray[np.int64]
 ) -> float:
-    """Mean probability of the best class once the first suggested label of each item came in."""
+    """Mean probability of the best class after the first suggested label of each item."""
     best = shares.max(axis=1)
     items, first = np.unique(item, return_index=True)
     if len(items):
@@ -282,6 +282,6 @@ def when_to_stop(accuracy: float, target: float | None, n_chosen: int, least_gai
     if target is not None and accuracy >= target:
         return True, f"The expected accuracy {accuracy:.3f} has reached the target {target:.3f}."
     if n_chosen == 0:
-        return True, f"No label that can be asked for is expected to tell more than {least_gain} bits."
-    wanted = "" if target is None else f" of {target:.3f} wanted"
-    return False, f"The expected accuracy is {accuracy:.3f}{wanted} and {n_chosen} labels are worth asking for."
+        return True, f"No further label is expected to tell more than {least_gain} bits."
+    wanted = "" if target is None else f" (target {target:.3f})"
+    return False, f"The expected accuracy is {accuracy:.3f}{wanted}; {n_chosen} more labels are worth asking for."

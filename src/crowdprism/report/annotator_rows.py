@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report
-from crowdprism.diagnostics.copying import copying
-from crowdprism.diagnostics.pair_agreement import annotator_agreement
-from crowdprism.report.names_shown import shown_name
+from crowdprism.annotations.notebook import display_name
+from crowdprism.diagnostics.agreement import AgreementReport
+from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report, copying
+from crowdprism.diagnostics.identifiability import mean_confusion
 from crowdprism.report.report_records import AnnotatorRow, AnnotatorTable, Confusion, CrowdConfusion
 from crowdprism.results import FitResult
 
 MOST_ROWS = 2000
-MOST_MATRIX_CLASSES = 24  # a larger table is no longer read; the largest mistakes are listed instead
+MOST_MATRIX_CLASSES = 24  # nobody reads a larger table; the largest mistakes are listed instead
 MATRIX_CELLS = 400_000  # about a megabyte of page
 N_LARGEST = 12
-FEW_LABELS = 10  # below this, an accuracy says little
-MOST_EVIDENCE = 50_000_000  # annotations times classes held at once while each is judged without itself: 0.4 GB
+FEW_LABELS = 10  # with fewer, an accuracy says little
+MOST_EVIDENCE = 50_000_000  # annotations times classes held in memory to judge each without itself: 0.4 GB
 MOST_PAIR_CELLS = 500_000_000  # pairs of labels on one item times classes squared, compared to find copying
 MOST_PAIR_CLASSES = 40  # beyond, one block of pairs would take gigabytes
 CLEAR_Z, MUCH_OVERUSE = 4.0, 0.1
@@ -35,24 +35,11 @@ GENERAL = {COPIES: "may copy another", OVERUSES: "overuses a class"}
 KINDS = {"careless": CARELESS, "adverse": ADVERSE}
 
 
-def chance_level(result: FitResult) -> float:
-    """Accuracy of somebody who always names the most frequent class.
-
-    Examples
-    --------
-    >>> from crowdprism import make_aggregator
-    >>> round(chance_level(make_aggregator("majority-vote").fit([[0, 0], [0, 0], [1, 1]]).result_), 3)
-    0.667
-    """
-    prior = result.class_prior if result.class_prior is not None else result.class_probabilities.mean(axis=0)
-    return float(np.max(prior))
-
-
 @dataclass(frozen=True)
 class Judged:
     """Accuracy of each annotator with its interval, remarks, and notes on what could not be judged.
 
-    All arrays are (n_annotators,); None where the method gives no means to tell.
+    All arrays are (n_annotators,); None if the method does not provide them.
     """
 
     accuracy: NDArray[Any] | None
@@ -64,16 +51,14 @@ class Judged:
 
 
 def judge(result: FitResult, annotations: Annotations | None) -> Judged:
-    """Judge annotators by the others where their labels are given, else by what the method learned of them."""
+    """Judge annotators by the others if the annotations are given, else by what the method learned."""
     if annotations is None or not annotations.n_annotations:
         return judged_by_method(result)
     if annotations.n_annotations * result.n_classes > MOST_EVIDENCE:
-        note = f"With {annotations.n_annotations:,} annotations, accuracies are the method's own, not judged by others."
+        note = f"With {annotations.n_annotations:,} annotations, accuracies are those of the method, not of the others."
         return replace(judged_by_method(result), notes=(note,))
     report = annotator_report(result, annotations)
-    remarks = [
-        remarks_on(report, place) if report.n_labels[place] else ("no labels",) for place in range(result.n_annotators)
-    ]
+    remarks = [remarks_on(report, place) for place in range(result.n_annotators)]
     notes = mark_copying(annotations, remarks)
     known = report.n_labels > 0
     accuracy, low, high = (
@@ -93,12 +78,14 @@ def judged_by_method(result: FitResult) -> Judged:
 
 
 def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
-    """Short remarks on one annotator; only what the numbers support."""
+    """Short remarks on one annotator."""
+    if not report.n_labels[place]:
+        return ("no labels",)
     found = [KINDS[report.kind[place]]] if report.kind[place] in KINDS else []
     if report.n_labels[place] < FEW_LABELS:
         found.append(FEW)
     if report.overuse_z[place] > CLEAR_Z and report.overuse[place] > MUCH_OVERUSE:
-        found.append(f"{OVERUSES} {shown_name(report.classes[report.overused[place]])}")
+        found.append(f"{OVERUSES} {display_name(report.classes[report.overused[place]])}")
     if report.drift_z[place] < -CLEAR_Z:
         found.append("worse over time")
     if report.speed_z[place] > CLEAR_Z:
@@ -107,35 +94,37 @@ def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
 
 
 def mark_copying(annotations: Annotations, remarks: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Add a remark to annotators who agree with someone beyond what their confusions explain; returns notes."""
+    """Add a remark to annotators who agree with another beyond what their confusions explain; returns notes."""
     n_pairs = int((annotations.labels_per_item * (annotations.labels_per_item - 1) // 2).sum())
     n_classes = annotations.n_classes
     if n_pairs * n_classes**2 > MOST_PAIR_CELLS or n_classes > MOST_PAIR_CLASSES:
-        return (f"Copying was not looked for: {n_pairs:,} pairs of labels of {n_classes} classes are too many.",)
+        return (f"Copying was not checked: {n_pairs:,} pairs of labels of {n_classes} classes are too many.",)
     found = copying(annotations)
     for first, second in zip(found.first.tolist(), found.second.tolist(), strict=True):
         for one, other in ((first, second), (second, first)):
             if not any(remark.startswith(COPIES) for remark in remarks[one]):
-                remarks[one] = (*remarks[one], f"{COPIES} {shown_name(annotations.annotators[other])}")
+                remarks[one] = (*remarks[one], f"{COPIES} {display_name(annotations.annotators[other])}")
     return ()
 
 
-def build_annotators(result: FitResult, annotations: Annotations | None, judged: Judged) -> AnnotatorTable:
-    """One row per annotator, the busiest first; the least busy are left out where the page would grow too large."""
+def build_annotators(
+    result: FitResult, annotations: Annotations | None, judged: Judged, agreement: AgreementReport | None
+) -> AnnotatorTable:
+    """One row per annotator, those with most labels first; up to `MOST_ROWS`, to keep the page small."""
     n_labels = labels_per_annotator(result, annotations)
     order = np.argsort(-n_labels if n_labels is not None else np.zeros(result.n_annotators), kind="stable")[:MOST_ROWS]
-    agreement = None if annotations is None else annotator_agreement(annotations).raw
-    names, fitted = result.annotators, result.annotator_accuracy
+    agreeing = None if agreement is None else agreement.annotators.raw
+    fitted = result.annotator_accuracy
     rows = tuple(
         AnnotatorRow(
-            name=shown_name(names[place]),
+            name=display_name(result.annotators[place]),
             n_labels=None if n_labels is None else int(n_labels[place]),
             accuracy=figure(judged.accuracy, place),
             low=figure(judged.low, place),
             high=figure(judged.high, place),
             fitted=figure(fitted, place),
             skill=figure(result.skills, place),
-            agreement=figure(agreement, place),
+            agreement=figure(agreeing, place),
             remarks=judged.remarks[place],
         )
         for place in order.tolist()
@@ -143,7 +132,7 @@ def build_annotators(result: FitResult, annotations: Annotations | None, judged:
     matrices, confusions, note = packed_confusions(result, order)
     notes = [note, *judged.notes]
     if len(rows) < result.n_annotators:
-        notes.insert(0, f"The {len(rows)} busiest of {result.n_annotators} annotators are shown.")
+        notes.insert(0, f"The table shows the {len(rows)} of {result.n_annotators} annotators with most labels.")
     return AnnotatorTable(
         rows=rows,
         n_annotators=result.n_annotators,
@@ -156,44 +145,43 @@ def build_annotators(result: FitResult, annotations: Annotations | None, judged:
 
 
 def remark_counts(rows: Sequence[AnnotatorRow]) -> tuple[tuple[str, int], ...]:
-    """The kinds of remarks, commonest first; those that name somebody are counted as one."""
+    """The kinds of remarks, most common first; remarks that name someone or something count as one kind."""
     remarks = [remark for row in rows for remark in row.remarks]
     kinds = [next((GENERAL[kind] for kind in GENERAL if remark.startswith(kind)), remark) for remark in remarks]
     return tuple(Counter(kinds).most_common())
 
 
 def labels_per_annotator(result: FitResult, annotations: Annotations | None) -> NDArray[Any] | None:
-    """(n_annotators,) from the annotations, else as the method counted them."""
+    """(n_annotators,) counted in the annotations, or else by the method."""
     return result.labels_per_annotator if annotations is None else annotations.labels_per_annotator
 
 
 def figure(values: Any, place: int) -> float | None:
-    """One number of an array that may be absent; NaN is absent too."""
-    if values is None or not np.isfinite(values[place]):
-        return None
-    return float(values[place])
+    """One number of an array; None if there is no array or the number is not finite."""
+    return None if values is None or not np.isfinite(values[place]) else float(values[place])
 
 
 def packed_confusions(
     result: FitResult, order: NDArray[Any]
 ) -> tuple[tuple[Sequence[Sequence[int]] | None, ...], tuple[Sequence[Confusion] | None, ...], str]:
-    """Whole percents of the confusions of as many annotators as the page can hold, the busiest first."""
+    """Whole percents of the confusions of as many annotators as the page can hold, in this order."""
     nothing: tuple[None, ...] = (None,) * len(order)
     if result.confusions is None:
         return nothing, nothing, "This method learns no confusion matrices."
     if result.n_classes > MOST_MATRIX_CLASSES:
         largest = tuple(largest_mistakes(result.confusions[place], N_LARGEST) for place in order.tolist())
-        return nothing, largest, f"With {result.n_classes} classes, the largest mistakes are listed, not the matrices."
+        note = f"With {result.n_classes} classes, the page lists the largest mistakes and not the matrices."
+        return nothing, largest, note
     n_kept = min(MATRIX_CELLS // result.n_classes**2, len(order))
     percents = np.rint(100 * result.confusions[order[:n_kept]]).astype(int)
     note = ""
     if n_kept < len(order):
-        note = f"Confusion matrices of the {n_kept} busiest annotators are in this page; the result holds them all."
+        note = f"The page holds the confusion matrices of the first {n_kept} annotators; the result holds all."
     return (*percents.tolist(), *nothing[n_kept:]), nothing, note
 
 
 def largest_mistakes(matrix: NDArray[Any], count: int) -> tuple[Confusion, ...]:
-    """The largest entries off the diagonal that come to a whole percent.
+    """The largest entries off the diagonal that round to at least one percent.
 
     Examples
     --------
@@ -208,11 +196,9 @@ def largest_mistakes(matrix: NDArray[Any], count: int) -> tuple[Confusion, ...]:
 
 
 def crowd_confusion(result: FitResult, annotations: Annotations | None) -> CrowdConfusion | None:
-    """The mean confusion of the crowd, each annotator counting by the labels given."""
+    """The mean confusion of all annotators, weighted by the labels they gave."""
     if result.confusions is None or not result.n_annotators:
         return None
-    n_labels = labels_per_annotator(result, annotations)
-    weight = np.ones(result.n_annotators) if n_labels is None or not n_labels.sum() else n_labels
-    mean = np.tensordot(weight / weight.sum(), result.confusions, axes=1)
-    shown = np.rint(100 * mean).astype(int).tolist() if result.n_classes <= MOST_MATRIX_CLASSES else None
-    return CrowdConfusion(shown, largest_mistakes(mean, N_LARGEST))
+    mean = mean_confusion(result.confusions, labels_per_annotator(result, annotations))
+    matrix = np.rint(100 * mean).astype(int).tolist() if result.n_classes <= MOST_MATRIX_CLASSES else None
+    return CrowdConfusion(matrix, largest_mistakes(mean, N_LARGEST))

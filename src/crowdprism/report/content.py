@@ -1,33 +1,38 @@
-"""From a FitResult (and the annotations) to what the report says; pure, without HTML."""
+"""What the report says, from a FitResult and its annotations; pure, without HTML."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import same_names
+from crowdprism.annotations.notebook import display_name, visible
+from crowdprism.annotations.pairs import co_label_entries
 from crowdprism.diagnostics.agreement import AgreementReport, agreement
+from crowdprism.diagnostics.annotator_accounts import class_prior_of
 from crowdprism.diagnostics.calibration import calibration
-from crowdprism.errors import CrowdprismWarning, InvalidParameterError, some
-from crowdprism.report.annotator_rows import Judged, build_annotators, chance_level, crowd_confusion, judge
-from crowdprism.report.graph_layout import build_graph, pair_counts
-from crowdprism.report.names_shown import shown_name, visible
+from crowdprism.diagnostics.co_labelling import CoLabellingGraph
+from crowdprism.diagnostics.findings import Finding
+from crowdprism.diagnostics.label_evidence import matching
+from crowdprism.errors import CrowdprismWarning
+from crowdprism.report.annotator_rows import Judged, build_annotators, crowd_confusion, judge
 from crowdprism.report.report_records import (
     Agreement,
     Appendix,
-    Check,
     ClassRow,
     Comparison,
     Curve,
     Figure,
+    Graph,
     PairTable,
     Reliability,
     ReportContent,
+    ReportOptions,
 )
 from crowdprism.report.review_items import build_review
 from crowdprism.report.verdict import build_verdict, examined, labelled
@@ -40,19 +45,18 @@ LEAST_GOLD = 20  # with fewer gold labels a reliability curve is noise
 MOST_PAIR_NAMES = 20
 LEAST_SHARED = 5
 NOT_OF_THE_FIT = ("checkpoint", "resume", "callbacks", "n_workers")  # they change where and how, not what is learned
-MOST_EXAMINED_CLASSES = 20  # the geometry of more classes takes tens of seconds
+MOST_EXAMINED_CLASSES = 20  # with more, the geometry takes tens of seconds
+MOST_NODES = 40
+MOST_EDGES = 160
+MOST_PARTS = 5
+N_LAYOUT_STEPS = 150
+NEAREST = 1e-3
 
 
 def build_content(
-    result: FitResult,
-    annotations: Annotations | None = None,
-    *,
-    comparison: Sequence[Mapping[str, Any]] = (),
-    comparison_note: str = "",
-    command: str = "",
-    examine: bool | None = None,
+    result: FitResult, annotations: Annotations | None = None, options: ReportOptions | None = None
 ) -> ReportContent:
-    """All that the report says, from what was learned and, where given, the annotations it was learned from.
+    """Everything that the report says, from the result and, if given, the annotations it was learned from.
 
     Examples
     --------
@@ -62,20 +66,20 @@ def build_content(
     >>> content.sizes
     '12 annotations of 4 items by 3 annotators, 2 classes'
     """
-    if annotations is not None:
-        annotations = matching(result, annotations)
+    options = options or ReportOptions()
+    annotations = None if annotations is None else matching(result, annotations)
     agreed = measured_agreement(annotations)
     judged = judge(result, annotations)
-    table = build_annotators(result, annotations, judged)
-    checks = identifiability_checks(result, annotations, examine)
+    table = build_annotators(result, annotations, judged, agreed)
+    checks = identifiability_checks(result, annotations, agreed, options.examine)
     return ReportContent(
         method=result.method,
         sizes=sizes(result, annotations),
-        classes=tuple(shown_name(name) for name in result.classes),
+        classes=tuple(display_name(name) for name in result.classes),
         verdict=build_verdict(result, annotations, agreed, table, checks),
         figures=first_figures(result, annotations, judged),
         certainty=certainty(labelled(result, annotations)),
-        chance=chance_level(result) if result.n_items else 0.0,
+        chance=float(np.max(class_prior_of(result))) if result.n_items else 0.0,
         class_rows=class_rows(result, annotations),
         annotators=table,
         crowd=crowd_confusion(result, annotations),
@@ -85,44 +89,25 @@ def build_content(
         graph=None if annotations is None or agreed is None else build_graph(annotations, agreed.graph),
         agreement=None if annotations is None or agreed is None else agreement_section(annotations, agreed),
         checks=checks,
-        comparison=comparison_table(comparison, comparison_note),
-        appendix=appendix(result, command),
+        comparison=comparison_table(options.comparison, options.comparison_note),
+        appendix=appendix(result, options.command),
     )
 
 
 def identifiability_checks(
-    result: FitResult, annotations: Annotations | None, examine: bool | None
-) -> tuple[Check, ...]:
-    """Whether the labels determine what was learned; None examines where that is quick."""
+    result: FitResult, annotations: Annotations | None, agreed: AgreementReport | None, examine: bool | None
+) -> tuple[Finding, ...]:
+    """Whether the annotations determine what was learned; `examine=None` checks this if it is quick."""
     if annotations is None or not result.n_items or examine is False:
         return ()
     if examine is None and result.n_classes > MOST_EXAMINED_CLASSES:
-        text = f"Not examined, because it takes long with {result.n_classes} classes."
-        return (Check("identifiability", "note", text, "`crowdprism diagnose` does it."),)
-    return examined(result, annotations)
-
-
-def matching(result: FitResult, annotations: Annotations) -> Annotations:
-    """The annotations in the order of the result; an error where they are not those it was learned from."""
-    for role in ("annotators", "classes"):
-        ours, theirs = getattr(result, role), getattr(annotations, role)
-        if not same_names(ours, theirs):
-            raise InvalidParameterError(
-                f"The annotations are not those of this result: it has {len(ours)} {role} ({some(ours.tolist())}), "
-                f"they have {len(theirs)} ({some(theirs.tolist())}). Pass the annotations it was fitted to."
-            )
-    if same_names(result.items, annotations.items):
-        return annotations
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CrowdprismWarning)
-        try:
-            return annotations.align_items(result.items)
-        except CrowdprismWarning as partly:
-            raise InvalidParameterError(f"The annotations are not those of this result: {partly}") from partly
+        sentence = f"Not checked, because it takes long with {result.n_classes} classes."
+        return (Finding("identifiability", "note", sentence, "Run `crowdprism diagnose` to check it."),)
+    return examined(result, annotations, None if agreed is None else agreed.graph)
 
 
 def measured_agreement(annotations: Annotations | None) -> AgreementReport | None:
-    """Agreement, where two people labelled the same item; what it warns of becomes a finding."""
+    """Agreement, if any item has two labels; its warning becomes a finding."""
     if annotations is None or not (annotations.labels_per_item > 1).any():
         return None
     with warnings.catch_warnings():
@@ -144,7 +129,7 @@ def first_figures(result: FitResult, annotations: Annotations | None, judged: Ju
     top = labelled(result, annotations).max(axis=1)
     found = []
     if len(top):
-        found.append(Figure("labels expected to be right", f"{top.mean():.1%}", "by the method's own probabilities"))
+        found.append(Figure("labels expected to be right", f"{top.mean():.1%}", "according to the method"))
         found.append(Figure("items below 90%", f"{int((top < 0.9).sum()):,}", f"of {len(top):,}"))
     known = np.empty(0) if judged.accuracy is None else judged.accuracy[np.isfinite(judged.accuracy)]
     if len(known):
@@ -163,12 +148,12 @@ def first_figures(result: FitResult, annotations: Annotations | None, judged: Ju
             found.insert(0, Figure("right against gold", share, f"on {len(judged_items):,} items"))
     if annotations.n_annotations:
         kept = float((annotations.label == best[annotations.item]).mean())
-        found.append(Figure("given labels that stand", f"{kept:.0%}", "the others were outvoted or discounted"))
+        found.append(Figure("given labels kept", f"{kept:.0%}", "the others differ from the label of their item"))
     return tuple(found)
 
 
 def certainty(class_probabilities: NDArray[Any]) -> tuple[int, ...]:
-    """How many items have a label of which probability, in equal bins."""
+    """Number of items by the probability of their label, in equal bins."""
     top = class_probabilities.max(axis=1)
     place = np.minimum((top * N_CERTAINTY_BINS).astype(int), N_CERTAINTY_BINS - 1)
     return tuple(np.bincount(place, minlength=N_CERTAINTY_BINS).tolist())
@@ -180,7 +165,7 @@ def class_rows(result: FitResult, annotations: Annotations | None) -> tuple[Clas
     given = None if annotations is None else np.bincount(annotations.label, minlength=result.n_classes)
     return tuple(
         ClassRow(
-            name=shown_name(name),
+            name=display_name(name),
             n_items=int(best[code]),
             item_share=float(best[code] / max(result.n_items, 1)),
             label_share=None if given is None else float(given[code] / max(given.sum(), 1)),
@@ -190,19 +175,19 @@ def class_rows(result: FitResult, annotations: Annotations | None) -> tuple[Clas
 
 
 def curves(result: FitResult) -> tuple[Curve, ...]:
-    """The histories of the fit that have at least two finite numbers, thinned where long."""
+    """The histories of the fit with at least two finite numbers, thinned if long."""
     found = []
     for name, values in result.history.items():
         finite = np.flatnonzero(np.isfinite(np.asarray(values, dtype=float)))
         if len(finite) < 2:
             continue
         chosen = finite[np.unique(np.linspace(0, len(finite) - 1, min(len(finite), MOST_STEPS)).astype(int))]
-        found.append(Curve(shown_name(name).replace("_", " "), chosen.tolist(), [float(values[at]) for at in chosen]))
+        found.append(Curve(display_name(name).replace("_", " "), chosen.tolist(), [float(values[at]) for at in chosen]))
     return tuple(found[:MOST_CURVES])
 
 
 def reliability(result: FitResult, annotations: Annotations | None) -> Reliability | None:
-    """How often labels of each probability are right, where gold is known."""
+    """How often labels of each probability are right, if enough gold is known."""
     if annotations is None or annotations.gold is None:
         return None
     gold = annotations.gold[annotations.labels_per_item > 0]
@@ -220,39 +205,85 @@ def reliability(result: FitResult, annotations: Annotations | None) -> Reliabili
 
 def agreement_section(annotations: Annotations, agreed: AgreementReport) -> Agreement:
     """Coefficients in words, and who agrees with whom."""
+    scale = "0 is chance, 1 is full agreement"
     figures = (
-        Figure("equal labels", shown_share(agreed.raw), "of two annotators on one item"),
-        Figure("Krippendorff's alpha", shown_number(agreed.alpha), "0 is chance, 1 is full agreement"),
-        Figure("Fleiss' kappa", shown_number(agreed.fleiss), "0 is chance, 1 is full agreement"),
-        Figure("Gwet's AC1", shown_number(agreed.ac1), "steadier where one class is much more frequent"),
+        Figure("equal labels", f"{agreed.raw:.0%}", "of two annotators on one item"),
+        Figure("Krippendorff's alpha", format_cell(agreed.alpha, digits=2), scale),
+        Figure("Fleiss' kappa", format_cell(agreed.fleiss, digits=2), scale),
+        Figure("Gwet's AC1", format_cell(agreed.ac1, digits=2), "more stable if one class is much more frequent"),
     )
     return Agreement(figures, pair_table(annotations))
 
 
-def shown_number(value: float) -> str:
-    """Two digits, or a dash where the number is not defined."""
-    return "–" if np.isnan(value) else f"{value:.2f}"  # noqa: RUF001
-
-
-def shown_share(value: float) -> str:
-    """A percentage, or a dash where it is not defined."""
-    return "–" if np.isnan(value) else f"{value:.0%}"  # noqa: RUF001
-
-
 def pair_table(annotations: Annotations) -> PairTable | None:
-    """Share of equal labels between the busiest annotators."""
-    busiest = np.argsort(-annotations.labels_per_annotator, kind="stable")[:MOST_PAIR_NAMES]
-    common, agreeing = pair_counts(annotations, busiest)
+    """Share of equal labels between the annotators with most labels."""
+    chosen = np.argsort(-annotations.labels_per_annotator, kind="stable")[:MOST_PAIR_NAMES]
+    common, agreeing = pair_counts(annotations, chosen)
     enough = common >= LEAST_SHARED
     if not enough.any():
         return None
-    share = agreeing / np.maximum(common, 1)
-    shown = [
-        [float(value) if there else None for value, there in zip(row, known, strict=True)]
-        for row, known in zip(share, enough, strict=True)
-    ]
-    note = f"The {len(busiest)} busiest annotators; empty where two share fewer than {LEAST_SHARED} items."
-    return PairTable([shown_name(annotations.annotators[code]) for code in busiest], shown, note)
+    share = np.ma.array(agreeing / np.maximum(common, 1), mask=~enough).tolist()  # None where masked
+    note = f"The {len(chosen)} annotators with most labels; empty if two share fewer than {LEAST_SHARED} items."
+    return PairTable([display_name(annotations.annotators[code]) for code in chosen], share, note)
+
+
+def pair_counts(annotations: Annotations, chosen: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(chosen, chosen) items shared, and those of them with equal labels."""
+    position = np.full(annotations.n_annotators, -1)
+    position[chosen] = np.arange(len(chosen))
+    among_them = annotations.select(position[annotations.annotator] >= 0)
+    entries = co_label_entries(replace(among_them, weight=None))
+    common, agreeing = np.zeros((2, len(chosen), len(chosen)))
+    first, second = position[entries.first], position[entries.second]
+    common[first, second] = common[second, first] = entries.common()
+    agreeing[first, second] = agreeing[second, first] = entries.agreeing()
+    return common, agreeing
+
+
+def build_graph(annotations: Annotations, groups: CoLabellingGraph) -> Graph:
+    """Place the annotators with most labels near those with whom they share items."""
+    chosen = np.argsort(-annotations.labels_per_annotator, kind="stable")[:MOST_NODES]
+    shared, _ = pair_counts(annotations, chosen)
+    place = spring_layout(shared)
+    first, second = np.nonzero(np.triu(shared, 1))
+    strongest = np.argsort(-shared[first, second], kind="stable")[:MOST_EDGES]
+    notes = []
+    if len(chosen) < annotations.n_annotators:
+        notes.append(f"The graph shows the {len(chosen)} of {annotations.n_annotators} annotators with most labels.")
+    if len(strongest) < len(first):
+        notes.append(f"Lines show the {len(strongest)} of {len(first)} pairs that share most items.")
+    sizes_of = (groups.n_annotators, groups.n_items, groups.n_annotations)
+    return Graph(
+        names=[display_name(annotations.annotators[row]) for row in chosen],
+        x=place[:, 0].tolist(),
+        y=place[:, 1].tolist(),
+        n_labels=annotations.labels_per_annotator[chosen].tolist(),
+        edges=[(int(a), int(b), int(shared[a, b])) for a, b in zip(first[strongest], second[strongest], strict=True)],
+        parts=list(zip(*(size[:MOST_PARTS].tolist() for size in sizes_of), strict=True)),
+        n_parts=groups.n_parts,
+        note=" ".join(notes),
+    )
+
+
+def spring_layout(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(n, 2) places by attraction along edges and repulsion between all (Fruchterman and Reingold 1991).
+
+    Starts on a circle, so the same weights give the same places.
+    """
+    n = len(weights)
+    angle = 2 * np.pi * np.arange(n) / max(n, 1)
+    place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    pull = weights / max(float(weights.max(initial=0.0)), 1.0)
+    ideal = 1.5 / np.sqrt(max(n, 1))
+    for step in range(N_LAYOUT_STEPS):
+        apart = place[:, None] - place[None]
+        distance = np.maximum(np.linalg.norm(apart, axis=2, keepdims=True), NEAREST)
+        force = apart / distance * (ideal**2 / distance - pull[..., None] * distance**2 / ideal)
+        move = force.sum(axis=1) - 0.5 * place  # the last term keeps unconnected parts in the picture
+        length = np.maximum(np.linalg.norm(move, axis=1, keepdims=True), NEAREST)
+        place = place + move / length * np.minimum(length, 0.2 * (1 - step / N_LAYOUT_STEPS))
+    spread = np.abs(place).max(initial=NEAREST)
+    return np.asarray(place / spread)
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], note: str = "") -> Comparison | None:
@@ -260,15 +291,15 @@ def comparison_table(rows: Sequence[Mapping[str, Any]], note: str = "") -> Compa
     if not rows:
         return None
     columns = tuple(dict.fromkeys(name for row in rows for name in row))
-    shown = tuple(tuple(shown_cell(row.get(name)) for name in columns) for row in rows)
-    return Comparison(tuple(shown_name(name) for name in columns), shown, visible(note) or "In order of merit.")
+    cells = tuple(tuple(format_cell(row.get(name)) for name in columns) for row in rows)
+    return Comparison(tuple(display_name(name) for name in columns), cells, visible(note) or "The best method first.")
 
 
-def shown_cell(value: Any) -> str:
-    """A cell as text: fractions with three digits, absent values as a dash."""
+def format_cell(value: Any, *, digits: int = 3) -> str:
+    """A value as text; a dash if it is unknown."""
     if value is None or (isinstance(value, float) and np.isnan(value)):
         return "–"  # noqa: RUF001
-    return f"{value:.3f}" if isinstance(value, float) else shown_name(value)
+    return f"{value:.{digits}f}" if isinstance(value, float) else display_name(value)
 
 
 def appendix(result: FitResult, command: str) -> Appendix:
@@ -283,7 +314,7 @@ def appendix(result: FitResult, command: str) -> Appendix:
         python=f"import crowdprism as cp\n\nresult = {visible(call)}{fit}.result_",
         command=visible(command),
         seed="none" if result.seed is None else str(result.seed),
-        parameters={str(name): shown_name(repr(value)) for name, value in result.parameters.items()},
+        parameters={str(name): display_name(repr(value)) for name, value in result.parameters.items()},
         versions=result.versions,
         warnings=tuple(visible(text) for text in result.warnings),
     )

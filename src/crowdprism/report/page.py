@@ -1,9 +1,10 @@
-"""The report as one HTML page that needs nothing else: no network, no file beside it."""
+"""The report as one self-contained HTML page: no network, no other files."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cache
@@ -11,16 +12,17 @@ from importlib.resources import files
 from typing import Any
 
 from crowdprism.report.charts import draw_all
-from crowdprism.report.inline_json import embedded_json
 from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
 from crowdprism.report.report_records import AnnotatorTable, ReportContent, Review
 
 ASSETS = files("crowdprism.report") / "assets"
+# Each could end the script element, open a comment, or (U+2028/9) end a line of JavaScript.
+ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 @cache
 def asset(name: str) -> str:
-    """A file of the page's own: template, style or script."""
+    """Template, style or script of the page."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
@@ -44,7 +46,7 @@ def render(content: ReportContent, *, made: datetime) -> str:
 
 
 def style_sheet() -> str:
-    """The page's style with the colours of both themes."""
+    """The style of the page with the colours of both themes."""
     dark = f"{variables(DARK)};color-scheme:dark"
     return "".join(
         [
@@ -59,12 +61,26 @@ def style_sheet() -> str:
 
 
 def content_hash(script: str) -> str:
-    """The hash by which the page's policy admits this script and no other."""
+    """The hash by which the content policy of the page allows this script and no other."""
     return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
 
 
+def embedded_json(record: Any) -> str:
+    """One line of JSON without any character that HTML would act on.
+
+    Examples
+    --------
+    >>> print(embedded_json(["</script>"]))
+    ["\\u003c/script\\u003e"]
+    """
+    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character, escape in ESCAPES.items():
+        text = text.replace(character, escape)
+    return text
+
+
 def table_data(content: ReportContent) -> Mapping[str, Any]:
-    """What the page's script shows in tables, as plain lists."""
+    """The tables that the script of the page shows, as plain lists."""
     return {
         "classes": content.classes,
         "annotators": annotator_data(content.annotators),
@@ -105,5 +121,5 @@ def item_data(review: Review) -> list[list[Any]]:
 
 
 def thousandths(value: float | None) -> float | None:
-    """Three digits are all that is shown."""
+    """Round to three digits, which is all that the page shows."""
     return None if value is None else round(value, 3)

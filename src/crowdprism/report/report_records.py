@@ -4,42 +4,51 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any
 
-Level = Literal["good", "note", "caution", "warning"]
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One reason to trust the result or not, in a sentence, with what would help."""
-
-    level: Level
-    text: str
-    help: str = ""
+from crowdprism.diagnostics.findings import Finding, Severity
 
 
 @dataclass(frozen=True)
-class Check:
-    """One condition under which the labels determine what was learned, and whether it holds here."""
+class ReportOptions:
+    """What can be chosen for a report.
 
-    name: str
-    level: Level
-    text: str
-    help: str
+    Attributes
+    ----------
+    comparison
+        Rows of a comparison of methods, best first: one mapping of column to value per method.
+    comparison_note
+        Text below the comparison, such as which method is recommended and why.
+    command
+        The command line that made the result, for the appendix.
+    examine
+        Whether to test if the annotations determine what was learned; by default with up to 20 classes, where it takes
+        seconds.
+    made
+        Time shown on the page; now by default.
+    """
+
+    comparison: Sequence[Mapping[str, Any]] = ()
+    comparison_note: str = ""
+    command: str = ""
+    examine: bool | None = None
+    made: datetime | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Can it be trusted? The answer of the gravest finding, and all findings."""
+    """Can the labels be trusted? The highest severity found, what was checked, and all findings."""
 
-    level: Level
+    severity: Severity
     headline: str
+    scope: str
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A number to look at first."""
+    """A number with its name, to look at first."""
 
     name: str
     value: str
@@ -48,7 +57,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class: share of items it got, and share of given labels."""
+    """One class: its share of the items and of the given labels."""
 
     name: str
     n_items: int
@@ -58,7 +67,7 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class AnnotatorRow:
-    """One annotator: accuracy with interval, and as the method fitted it. Absent figures are None."""
+    """One annotator: accuracy with interval, and as fitted by the method. Unknown numbers are None."""
 
     name: str
     n_labels: int | None
@@ -73,7 +82,7 @@ class AnnotatorRow:
 
 @dataclass(frozen=True)
 class Confusion:
-    """A large entry of a confusion matrix: `given` said where `true` is right."""
+    """A large entry of a confusion matrix: items of class `true` that get the label `given`."""
 
     true: int
     given: int
@@ -85,21 +94,21 @@ class AnnotatorTable:
     """The annotators shown, of `n_annotators` in all.
 
     `matrices[row]` holds whole percents (true class, given label), `confusions[row]` only the largest mistakes, where
-    there are too many classes for matrices; None where it was left out to keep the page small.
+    there are too many classes for matrices; None if left out to keep the page small.
     """
 
     rows: tuple[AnnotatorRow, ...]
     n_annotators: int
     matrices: tuple[Sequence[Sequence[int]] | None, ...]
     confusions: tuple[Sequence[Confusion] | None, ...]
-    remark_counts: tuple[tuple[str, int], ...]  # the commonest remarks, and on how many of the rows
-    by_others: bool  # whether accuracies are judged by the other annotators, or are the method's own
+    remark_counts: tuple[tuple[str, int], ...]  # the most common remarks, and the number of rows with them
+    by_others: bool  # whether accuracies are judged by the other annotators, or are those of the method
     note: str
 
 
 @dataclass(frozen=True)
 class CrowdConfusion:
-    """The mean confusion of the crowd, each annotator counting by the labels given; whole percents."""
+    """The mean confusion of all annotators, weighted by the labels they gave; whole percents."""
 
     matrix: Sequence[Sequence[int]] | None
     largest: tuple[Confusion, ...]
@@ -119,7 +128,7 @@ class ReviewRow:
 
 @dataclass(frozen=True)
 class Review:
-    """The items most worth a look, of `n_suspect` that have a reason."""
+    """The items most worth a look, of `n_suspect` that have a reason for it."""
 
     rows: tuple[ReviewRow, ...]
     n_suspect: int
@@ -137,7 +146,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Mean probability and share right per bin, and how far they are apart on average."""
+    """Mean probability and share of right labels per bin, and their average difference."""
 
     probability: Sequence[float]
     accuracy: Sequence[float]
@@ -147,21 +156,21 @@ class Reliability:
 
 @dataclass(frozen=True)
 class Graph:
-    """Annotators placed on a plane, near those with whom they share items."""
+    """Annotators as points, near those with whom they share items."""
 
     names: Sequence[str]
     x: Sequence[float]
     y: Sequence[float]
     n_labels: Sequence[int]
     edges: Sequence[tuple[int, int, int]]  # first, second, items shared
-    parts: Sequence[tuple[int, int, int]]  # annotators, items, annotations of each connected part
+    parts: Sequence[tuple[int, int, int]]  # annotators, items, annotations of each connected group
     n_parts: int
     note: str
 
 
 @dataclass(frozen=True)
 class PairTable:
-    """Share of equal labels between the busiest annotators; None where they share too few items."""
+    """Share of equal labels between the annotators with most labels; None where they share too few items."""
 
     names: Sequence[str]
     agreement: Sequence[Sequence[float | None]]
@@ -170,7 +179,7 @@ class PairTable:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Coefficients of agreement with what each means, and pairs."""
+    """Coefficients of agreement with their meaning, and pairs of annotators."""
 
     coefficients: tuple[Figure, ...]
     pairs: PairTable | None
@@ -178,7 +187,7 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Methods side by side, already in the order of merit."""
+    """Methods side by side, best first."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
@@ -199,7 +208,7 @@ class Appendix:
 
 @dataclass(frozen=True)
 class ReportContent:
-    """All that the page shows. Sections without content are None."""
+    """Everything that the page shows. Sections without content are None."""
 
     method: str
     sizes: str
@@ -216,6 +225,6 @@ class ReportContent:
     reliability: Reliability | None
     graph: Graph | None
     agreement: Agreement | None
-    checks: tuple[Check, ...]
+    checks: tuple[Finding, ...]
     comparison: Comparison | None
     appendix: Appendix

@@ -1,34 +1,36 @@
-"""Can the result be trusted? Findings with reasons, and the verdict of the gravest."""
+"""Can the labels be trusted? Findings, and the verdict of the most serious one."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.notebook import visible
 from crowdprism.diagnostics.agreement import AgreementReport
+from crowdprism.diagnostics.co_labelling import CoLabellingGraph
+from crowdprism.diagnostics.findings import SEVERITIES, Finding, Severity, worst
 from crowdprism.diagnostics.identifiability import examine
 from crowdprism.report.annotator_rows import ADVERSE, CARELESS, COPIES, FEW_LABELS
-from crowdprism.report.names_shown import visible
-from crowdprism.report.report_records import AnnotatorTable, Check, Finding, Level, Verdict
+from crowdprism.report.report_records import AnnotatorTable, Verdict
 from crowdprism.results import FitResult
 
-GRAVITY: dict[Level, int] = {"good": 0, "note": 1, "caution": 2, "warning": 3}
-LEVEL_OF: dict[str, Level] = {"good": "good", "caution": "caution", "bad": "warning", "impossible": "note"}
-DECISIVE = ("class order", "rank of confusions", "rank of class probabilities")  # broken, they make labels meaningless
+DECISIVE = ("class order", "rank of confusions", "rank of class probabilities")  # if they fail, labels mean nothing
 WORST_CASE = ("error bound", "conditions of Theorem 1")  # hardly ever met, so no reason for distrust
-HEADLINES: dict[Level, str] = {
-    "good": "Nothing speaks against these labels",
-    "note": "Nothing speaks against these labels",
+HEADLINES: dict[Severity, str] = {
+    "good": "No problems found",
+    "note": "No problems found",
     "caution": "Use these labels with care",
     "warning": "Do not rely on these labels yet",
 }
-# Krippendorff (2004) asks for 0.8 to rely on raw labels and 0.667 for tentative conclusions. Aggregation tolerates far
-# less, because it averages; near zero, though, there is nothing to average.
+# Krippendorff (2004) asks for 0.8 to rely on raw labels and 0.667 for tentative conclusions. Aggregation needs far less
+# because it averages; near zero, however, there is nothing to average.
 HARDLY_ANY_AGREEMENT, SOME_AGREEMENT = 0.1, 0.4
-THIN_SHARE = 0.5  # where more items than this have a single label, most labels rest on one person's word
+THIN_SHARE = 0.5  # if more items than this have a single label, most labels rest on one annotator
 UNSURE_SHARE = 0.2
 SURE = 0.9
 N_NAMES = 3
@@ -39,59 +41,67 @@ def build_verdict(
     annotations: Annotations | None,
     agreement: AgreementReport | None,
     annotators: AnnotatorTable,
-    checks: tuple[Check, ...] = (),
+    checks: Sequence[Finding] = (),
 ) -> Verdict:
-    """Collect every finding; the gravest gives the headline."""
-    shown = labelled(result, annotations)
-    findings = [*from_checks(checks), *from_labels(shown)]
+    """Collect all findings, the most serious first; its severity gives the headline."""
+    found = [*from_checks(checks), *from_labels(labelled(result, annotations))]
     if annotations is not None and agreement is not None:
-        findings += [*from_agreement(agreement), *from_coverage(agreement), *from_gold(result, annotations)]
-    findings += [*from_annotators(annotators), *(Finding("caution", visible(text)) for text in result.warnings)]
+        found += [*from_agreement(agreement), *from_coverage(agreement), *from_gold(result, annotations)]
+    found += [*from_annotators(annotators), *(Finding("fit", "caution", visible(text)) for text in result.warnings)]
     if annotations is None:
-        findings.append(
-            Finding(
-                "note",
-                "The annotations were not given to this report, so agreement and coverage could not be judged.",
-                "Pass them: result.report(path, annotations=annotations).",
-            )
-        )
-    findings.sort(key=lambda finding: -GRAVITY[finding.level])
-    level = findings[0].level if findings else "note"
-    return Verdict(level, HEADLINES[level], tuple(findings))
+        sentence = "Agreement and coverage were not checked, because the report was made without the annotations."
+        found.append(Finding("annotations", "note", sentence, "Pass them: result.report(path, annotations)."))
+    found.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
+    severity = worst(found)
+    return Verdict(severity, HEADLINES[severity], scope_of(found), tuple(found))
 
 
-def examined(result: FitResult, annotations: Annotations) -> tuple[Check, ...]:
-    """Whether the labels determine what was learned, condition by condition."""
+def scope_of(findings: Sequence[Finding]) -> str:
+    """Which checks were made, and whether true classes were among what labels were compared with.
+
+    Examples
+    --------
+    >>> scope_of([Finding("agreement", "good", "..."), Finding("gold", "good", "...")])
+    'Checked: agreement, gold.'
+    """
+    checked = dict.fromkeys(finding.name for finding in findings if finding.severity != "note")
+    text = f"Checked: {', '.join(checked)}." if checked else "Nothing could be checked."
+    if "gold" in checked:
+        return text
+    return f"{text} Without gold (known true classes), these checks cannot show how many labels are right."
+
+
+def examined(result: FitResult, annotations: Annotations, graph: CoLabellingGraph | None) -> tuple[Finding, ...]:
+    """Whether the annotations determine what was learned, condition by condition."""
     return tuple(
-        Check(
-            name=finding.name,
-            level=LEVEL_OF[finding.verdict] if finding.name not in WORST_CASE else "note",
-            text=visible(finding.sentence),
-            help=visible(f"What would help: {finding.remedy}") if finding.remedy else "",
+        replace(
+            finding,
+            severity="note" if finding.name in WORST_CASE else finding.severity,
+            sentence=visible(finding.sentence),
+            remedy=visible(finding.remedy),
         )
-        for finding in examine(result, annotations)
+        for finding in examine(result, annotations, graph=graph)
     )
 
 
-def from_checks(checks: tuple[Check, ...]) -> list[Finding]:
-    """What the conditions say in short: those that are clearly broken, or that none is."""
-    broken = [check for check in checks if check.level == "warning" and check.name != "co-labelling"]
-    decisive = [Finding("warning", check.text, check.help) for check in broken if check.name in DECISIVE]
-    thin = [check.name.removeprefix("scattering of ") for check in broken if check.name not in DECISIVE]
+def from_checks(checks: Sequence[Finding]) -> list[Finding]:
+    """Summarize the conditions: those that clearly fail, or that none does."""
+    failed = [check for check in checks if check.severity == "warning" and check.name != "co-labelling"]
+    found = [check for check in failed if check.name in DECISIVE]
+    thin = [check.name.removeprefix("scattering of ") for check in failed if check.name not in DECISIVE]
     if thin:
-        text = f"The {' and the '.join(thin)} are not varied enough to determine everything beyond doubt."
-        decisive.append(Finding("caution", text, "See Identifiability."))
-    if decisive:
-        return decisive
-    if any(check.level == "good" for check in checks):
-        return [Finding("good", "Crowd and items are varied enough to tell classes apart.", "See Identifiability.")]
-    return []
+        sentence = f"The {' and the '.join(thin)} are not varied enough to determine the result uniquely."
+        found.append(Finding("identifiability", "caution", sentence, "See Identifiability."))
+    if found or not any(check.severity == "good" for check in checks):
+        return found
+    sentence = "Annotators and items are varied enough to tell the classes apart."
+    return [Finding("identifiability", "good", sentence, "See Identifiability.")]
 
 
 def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]:
-    """(items with annotations, n_classes) class probabilities; of all items where annotations are not given.
+    """(items with annotations, n_classes) class probabilities; of all items if annotations are not given.
 
-    Items that nobody labelled have the method's prior or prediction, which says nothing about the crowd.
+    Items without labels have the method's prior or prediction, which says nothing about the crowd.
     """
     if annotations is None:
         return result.class_probabilities
@@ -99,77 +109,56 @@ def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]
 
 
 def from_labels(class_probabilities: NDArray[Any]) -> list[Finding]:
-    """How certain the labels are, by the method's own account."""
+    """How certain the labels are, according to the method."""
     top = class_probabilities.max(axis=1)
     unsure = float((top < SURE).mean()) if len(top) else 0.0
-    text = f"{1 - unsure:.0%} of the labels have a probability of {SURE:.0%} or more, by the method's own account."
+    sentence = f"According to the method, {1 - unsure:.0%} of the labels have a probability of {SURE:.0%} or more."
     if unsure > UNSURE_SHARE:
-        return [Finding("caution", text, "More labels for the uncertain items would settle most of them.")]
-    return [Finding("good", text)]
+        return [Finding("certainty", "caution", sentence, "Collect more labels for the uncertain items.")]
+    return [Finding("certainty", "good", sentence)]
 
 
 def from_agreement(agreement: AgreementReport) -> list[Finding]:
-    """Whether the crowd agrees beyond chance, and whether all can be compared."""
+    """Whether annotators agree beyond chance, and whether all of them can be compared."""
     found = []
     if not agreement.graph.connected:
-        found.append(
-            Finding(
-                "warning",
-                f"The crowd falls apart: {agreement.graph}. Accuracies of different groups are not comparable.",
-                "Let some annotators label items of another group.",
-            )
-        )
+        sentence = f"{agreement.graph} Accuracies of different groups are not comparable."
+        found.append(Finding("co-labelling", "warning", sentence, "Let some annotators label items of another group."))
     if np.isnan(agreement.alpha):
         return found
-    text = f"Krippendorff's alpha is {agreement.alpha:.2f}"
+    alpha = f"Krippendorff's alpha is {agreement.alpha:.2f}"
     if agreement.alpha < HARDLY_ANY_AGREEMENT:
-        found.append(
-            Finding(
-                "warning",
-                f"{text}: annotators agree hardly more than by chance.",
-                "Look at the instructions and at a few items yourself before labelling more.",
-            )
-        )
+        sentence = f"{alpha}: annotators agree hardly more than by chance."
+        remedy = "Check the instructions, and label a few items yourself, before collecting more."
+        found.append(Finding("agreement", "warning", sentence, remedy))
     elif agreement.alpha < SOME_AGREEMENT:
-        found.append(
-            Finding(
-                "caution", f"{text}: annotators often disagree, so labels rest on who is believed.", "See Agreement."
-            )
-        )
+        sentence = f"{alpha}: annotators often disagree, so labels depend on which annotators the method trusts."
+        found.append(Finding("agreement", "caution", sentence, "See Agreement."))
     else:
-        found.append(Finding("good", f"{text}: annotators agree well beyond chance."))
+        found.append(Finding("agreement", "good", f"{alpha}: annotators agree well beyond chance."))
     return found
 
 
 def from_coverage(agreement: AgreementReport) -> list[Finding]:
-    """Whether items have labels enough to compare annotators."""
+    """Whether items have enough labels to compare annotators."""
     covered = agreement.coverage
-    if not covered.n_items:
-        return []
     found = []
     if covered.n_unlabelled:
-        found.append(
-            Finding("note", f"{covered.n_unlabelled} of {covered.n_items} items have no label by any annotator.")
-        )
-    thin = covered.n_single / covered.n_items
-    if thin > THIN_SHARE:
-        found.append(
-            Finding(
-                "caution",
-                f"{thin:.0%} of the items have one label only; nobody's word on them can be compared.",
-                "A second label on a tenth of the items already tells annotators apart.",
-            )
-        )
+        sentence = f"{covered.n_unlabelled} of {covered.n_items} items have no label from any annotator."
+        found.append(Finding("coverage", "note", sentence))
+    single, shared = covered.n_single / covered.n_items, covered.n_shared / covered.n_items
+    if single > THIN_SHARE:
+        sentence = f"{single:.0%} of the items have only one label, which cannot be compared with another."
+        remedy = "A second label on a tenth of the items is enough to compare annotators."
+        found.append(Finding("coverage", "caution", sentence, remedy))
     elif covered.n_shared:
-        share = covered.n_shared / covered.n_items
-        found.append(
-            Finding("good", f"{share:.0%} of the items have two labels or more, so annotators can be compared.")
-        )
+        sentence = f"{shared:.0%} of the items have two labels or more, so annotators can be compared."
+        found.append(Finding("coverage", "good", sentence))
     return found
 
 
 def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
-    """How the labels fare where the truth is known."""
+    """How many labels are right where the true class is known."""
     if annotations.gold is None:
         return []
     known = ~np.ma.getmaskarray(annotations.gold) & (annotations.labels_per_item > 0)
@@ -179,41 +168,48 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
     chosen = result.class_probabilities[known]
     accuracy = float((np.argmax(chosen, axis=1) == annotations.gold.data[known]).mean())
     expected = float(chosen.max(axis=1).mean())
-    text = f"{accuracy:.1%} of the labels of {n_gold:,} items with gold are right; the method expected {expected:.1%}."
+    sentence = f"Of {n_gold:,} items with gold, {accuracy:.1%} have the right label; the method expects {expected:.1%}."
     margin = 2 * np.sqrt(max(accuracy * (1 - accuracy), 1 / n_gold) / n_gold) + 0.01  # two standard errors and a bit
     if expected - accuracy > margin:
-        return [Finding("caution", f"{text} Its probabilities are too sure.", "See Calibration.")]
-    return [Finding("good", text)]
+        return [Finding("gold", "caution", f"{sentence} Its probabilities are too high.", "See Calibration.")]
+    return [Finding("gold", "good", sentence)]
 
 
 def from_annotators(table: AnnotatorTable) -> list[Finding]:
-    """Who is careless, adverse or a copy, and who labelled too little to tell."""
-    discounted = "The method already discounts them; new labels should go to others."
+    """Annotators who are careless, adverse or copy, and those with too few labels to judge."""
     kinds = {
-        CARELESS: ("is", "are", "no better than guessing", discounted),
-        ADVERSE: ("answers", "answer", "against the truth", "A misread instruction, perhaps; ask."),
-        COPIES: ("agrees", "agree", "with another more than skill explains", "Copied, or from one source? Look."),
+        CARELESS: (
+            "is|are no better than guessing",
+            "The method already discounts them; ask other annotators for new labels.",
+        ),
+        ADVERSE: ("answers|answer against the truth", "Ask whether they misread the instructions."),
+        COPIES: (
+            "agrees|agree with another annotator more than skill explains",
+            "Check whether they copied or share a source.",
+        ),
     }
     found = []
-    for kind, (one, many, rest, help_) in kinds.items():
+    for kind, (what, remedy) in kinds.items():
         names = [row.name for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
         if names:
-            verb = one if len(names) == 1 else many
-            text = f"{len(names)} of {table.n_annotators} annotators {verb} {rest}: {listed(names)}."
-            found.append(Finding("note", text, help_))
+            verbs, rest = what.split(" ", 1)
+            verb = verbs.split("|")[len(names) > 1]
+            sentence = f"{len(names)} of {table.n_annotators} annotators {verb} {rest}: {first_names(names)}."
+            found.append(Finding("annotators", "note", sentence, remedy))
     few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:
-        found.append(Finding("note", f"{few} annotators gave fewer than {FEW_LABELS} labels; little is known of them."))
+        sentence = f"{few} annotators gave fewer than {FEW_LABELS} labels, too few to judge them."
+        found.append(Finding("annotators", "note", sentence))
     return found
 
 
-def listed(names: list[str]) -> str:
-    """The first few names and how many more there are.
+def first_names(names: list[str]) -> str:
+    """The first few names and the number of others.
 
     Examples
     --------
-    >>> listed(["ann", "bob", "cy", "di", "eve"])
+    >>> first_names(["ann", "bob", "cy", "di", "eve"])
     'ann, bob, cy and 2 more'
     """
-    shown = ", ".join(names[:N_NAMES])
-    return shown if len(names) <= N_NAMES else f"{shown} and {len(names) - N_NAMES} more"
+    first = ", ".join(names[:N_NAMES])
+    return first if len(names) <= N_NAMES else f"{first} and {len(names) - N_NAMES} more"

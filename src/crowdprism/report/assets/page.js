@@ -1,5 +1,5 @@
 "use strict";
-// Tables, the matrix of an annotator, and the theme. Text from data only ever enters as textContent.
+// Tables, the matrix of an annotator, and the theme. Text from data is only ever set as textContent.
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 25;
@@ -61,9 +61,9 @@
     { title: "item", key: 0, head: true, cell: (row) => [named(row[0])] },
     { title: "label", key: 1, cell: (row) => [named(row[1])] },
     { title: "probability", key: 2, number: true, cell: (row) => [percent(row[2], 1)] },
-    { title: "or else", key: 3, cell: (row) => [named(row[3])], small: true },
+    { title: "second choice", key: 3, cell: (row) => [named(row[3])], small: true },
     { title: "labels given", key: 4, cell: (row) => [make("span", { class: "given" }, named(row[4]))], filled: 4, small: true },
-    { title: "why", key: 5, cell: (row) => [make("span", { class: "why" }, row[5].join("; "))] },
+    { title: "reasons", key: 5, cell: (row) => [make("span", { class: "why" }, row[5].join("; "))] },
   ].filter((column) => column.filled === undefined || data.items.some((row) => row[column.filled].length));
 
   const order = (a, b) => {
@@ -173,12 +173,12 @@
     if (row[AGREEMENT] !== null) facts.push(`agrees with others on ${percent(row[AGREEMENT])}`);
     parts.push(make("p", {}, facts.join(" · ")));
     if (matrix) {
-      parts.push(make("p", { class: "aside" }, "Percent of each true class (row) that get each label (column). Blue is right, orange is mistaken."));
+      parts.push(make("p", { class: "aside" }, "Each row is a true class; the numbers are the percentages of its labels. Blue is right, orange is wrong."));
       parts.push(heatMap(matrix));
     }
     if (mistakes && mistakes.length) {
       parts.push(make("h3", {}, "Largest confusions"), make("ul", { class: "mistakes" }, ...mistakes.map(([truth, given, value]) =>
-        make("li", {}, make("b", {}, `${value}%`), " of ", named(data.classes[truth]), " are called ", named(data.classes[given])))));
+        make("li", {}, make("b", {}, `${value}%`), " of ", named(data.classes[truth]), " are labelled ", named(data.classes[given])))));
     }
     document.getElementById("detail-h").replaceChildren(named(row[NAME]));
     document.getElementById("detail-body").replaceChildren(...parts);

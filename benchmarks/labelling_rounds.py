@@ -1,4 +1,7 @@
-"""Replay of asking for labels: all labels are known but hidden, and policies choose which to reveal next."""
+"""Replay of asking for labels: all labels are known but hidden, and policies choose which to reveal next.
+
+Used by `diagnostics.py` beside it and by the tests of `crowdprism.diagnostics.next_labels`.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.diagnostics.annotator_accounts import entropy
+from crowdprism.diagnostics.item_accounts import peer_agreement
+from crowdprism.diagnostics.label_evidence import vote_table
 from crowdprism.diagnostics.next_labels import suggest
 from crowdprism.errors import InvalidParameterError
 from crowdprism.progress import progress
@@ -112,8 +118,6 @@ def by_suggested_item(
     result: FitResult, so_far: Annotations, pool: Annotations, hidden: Rows, n: int, random: np.random.Generator
 ) -> Rows:
     """Items with the most uncertain class, whoever has a label for them."""
-    from crowdprism.diagnostics.annotator_accounts import entropy
-
     return one_per_item(-entropy(result.class_probabilities), pool, hidden, n, random)
 
 
@@ -124,13 +128,9 @@ def by_active_label_score(
 
     The quality is a weighted mean of what each label and one uniform voter say of the consensus.
     """
-    from crowdprism.diagnostics.crowdlab import peer_agreement, vote_table
-
     votes = vote_table(so_far)
     weights = np.maximum(peer_agreement(so_far, votes), 1e-3)
-    each = weights[so_far.annotator]
-    cell = so_far.item.astype(np.int64) * so_far.n_classes + so_far.label
-    named = np.bincount(cell, each, votes.size).reshape(votes.shape)
+    named = vote_table(so_far, weights[so_far.annotator])
     total = named.sum(axis=1)
     quality = (named.max(axis=1) + weights.mean() / so_far.n_classes) / (total + weights.mean())
     return one_per_item(quality, pool, hidden, n, random)
