@@ -1,0 +1,103 @@
+"""Raw rows are merged by name, typed together, and what was skipped is counted with its first place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from crowdprism.errors import InvalidAnnotationsError
+from crowdprism.formats.raw_annotations import (
+    N_FIRST,
+    RawAnnotations,
+    ReadingReport,
+    Skipped,
+    joined,
+    merged,
+    whole_numbers_together,
+)
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["1", "-20", "0"], [1, -20, 0]),
+        (["1.0", "2.0"], [1, 2]),
+        (["1", "2.0"], ["1", "2.0"]),
+        (["007", "7"], ["007", "7"]),
+        (["+1", "2"], ["+1", "2"]),
+        (["9" * 18, "1"], [int("9" * 18), 1]),
+        (["9" * 19, "1"], ["9" * 19, "1"]),
+        (["\u0661", "2"], ["\u0661", "2"]),
+        ([*["1"] * N_FIRST, "x"], [*["1"] * N_FIRST, "x"]),
+    ],
+)
+def test_texts_are_whole_numbers_only_where_every_one_is_written_so(texts: list[str], expected: list[Any]) -> None:
+    for column in (texts, pl.Series(texts)):
+        assert list(whole_numbers_together(column)[0]) == expected
+
+
+def test_columns_that_belong_together_are_typed_together() -> None:
+    labels, gold = whole_numbers_together(["1", "2"], ["two"])
+    assert list(labels) == ["1", "2"]
+    assert list(gold) == ["two"]
+    labels, nothing, gold = whole_numbers_together(["1", "2"], None, [])
+    assert (list(labels), nothing, list(gold)) == ([1, 2], None, [])
+    assert whole_numbers_together([0, 1]) == [[0, 1]]  # positions of a matrix are numbers already
+
+
+def raw(label: list[Any], **numbers: Any) -> RawAnnotations:
+    found = RawAnnotations({"item": "i"}, is_text=False)
+    for place, one in enumerate(label):
+        found.add(place, "ann", one, **{name: values[place] for name, values in numbers.items()})
+    found.n_rows = len(label)
+    return found
+
+
+def test_merged_files_keep_rows_numbers_notes_and_skips() -> None:
+    first, second = raw(["x", "y"], weight=[2.0, 3.0]), raw(["z"], duration=[5.0])
+    first.notes, second.notes = ["note"], ["note", "other"]
+    first.skip("draft", "a.csv line 2", 3)
+    second.skip("draft", "b.csv line 9")
+    whole = merged([first, second])
+    assert whole.label == ["x", "y", "z"]
+    assert whole.numbers == {"weight": [2.0, 3.0, 1.0], "duration": [None, None, 5.0]}
+    assert (whole.n_rows, whole.notes) == (3, ["note", "other"])
+    assert whole.skipped == {"draft": Skipped(4, "a.csv line 2")}
+
+
+def test_polars_columns_stay_polars_where_all_are() -> None:
+    assert isinstance(joined([pl.Series(["a"]), pl.Series(["b"])]), pl.Series)
+    assert joined([pl.Series(["a"]), ["b"]]) == ["a", "b"]
+
+
+def test_one_id_for_two_contents_is_refused_within_and_across_files() -> None:
+    first, second = raw(["x"]), raw(["y"])
+    first.see_content(1, "a cat", "a.json")
+    first.see_content(1, "a cat", "a.json")
+    with pytest.raises(InvalidAnnotationsError, match=r"different content in a\.json and in b\.json.*item="):
+        first.see_content(1, "a dog", "b.json")
+    second.see_content(1, "a dog", "b.json")
+    with pytest.raises(InvalidAnnotationsError, match="different content"):
+        merged([first, second])
+
+
+def test_no_label_and_several_labels_are_skipped_with_their_reason() -> None:
+    found = raw([])
+    assert found.is_single("x", "line 1")
+    assert not found.is_single(None, "line 2")
+    assert not found.is_single([], "line 3", "no answer")
+    assert not found.is_single(["x", "y"], "line 4")
+    assert {reason: str(skip) for reason, skip in found.skipped.items()} == {
+        "no label": "1 (first: line 2)",
+        "no answer": "1 (first: line 3)",
+        "several labels chosen": "1 (first: line 4)",
+    }
+
+
+def test_the_report_counts_what_was_skipped_for_any_reason() -> None:
+    report = ReadingReport("long", {}, ("a", "b"), 9, 4, {"x": Skipped(2, "l"), "y": Skipped(3, "l")}, {"c": "a table"})
+    assert report.n_skipped == 5
+    assert str(report).splitlines()[0] == "2 files (a, ...): read as long; 4 annotations from 9 rows"
+    assert "  not read: c (a table)" in str(report)

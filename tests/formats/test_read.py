@@ -1,0 +1,59 @@
+"""Files are found, merged and checked, and the account says what happened."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdprism.annotations import Annotations
+from crowdprism.formats import read_annotations, read_annotations_with_report
+
+# (item, annotator, label): three items, three annotators, an item with one annotation.
+TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
+
+
+def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
+    return list(
+        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
+    )
+
+
+def write_table(path: Path, header: list[str], rows: list[list[Any]], delimiter: str = ",", quoting: int = 0) -> Path:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, delimiter=delimiter, quoting=quoting, lineterminator="\n")
+    writer.writerows([header, *rows])
+    path.write_text(buffer.getvalue(), encoding="utf-8")
+    return path
+
+
+def test_a_file_per_annotator_is_named_by_the_file(tmp_path: Path) -> None:
+    write_table(tmp_path / "ann.csv", ["item", "label"], [[1, "x"], [2, "y"]])
+    write_table(tmp_path / "bob.csv", ["item", "label"], [[1, "y"]])
+    a = read_annotations(tmp_path, annotator_from="filename")
+    assert triplets(a) == [(1, "ann", "x"), (1, "bob", "y"), (2, "ann", "y")]
+
+
+def test_columns_can_be_named(tmp_path: Path) -> None:
+    header = ["annotator", "label", "who", "what", "which"]
+    path = write_table(tmp_path / "x.csv", header, [["-", "-", w, label, i] for i, w, label in TRIPLETS])
+    assert triplets(read_annotations(path, item="which", annotator="who", label="what")) == TRIPLETS
+
+
+def test_files_of_a_folder_that_are_no_annotations_are_named(tmp_path: Path) -> None:
+    write_table(tmp_path / "annotations.csv", ["item", "annotator", "label"], [list(row) for row in TRIPLETS])
+    write_table(tmp_path / "gold.csv", ["item", "label"], [[7, "cat"], [8, "dog"]])
+    a, report = read_annotations_with_report(tmp_path)
+    assert triplets(a) == TRIPLETS
+    assert [Path(name).name for name in report.left_out_files] == ["gold.csv"]
+
+
+def test_the_account_of_a_reading_is_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = write_table(tmp_path / "x.csv", ["task", "worker", "label"], [list(row) for row in TRIPLETS])
+    with caplog.at_level("INFO", logger="crowdprism"):
+        read_annotations(path)
+    assert "read as crowd-kit; 5 annotations from 5 rows" in caplog.text
+    assert "annotator <- worker" in caplog.text
