@@ -75,7 +75,9 @@ def test_distances_count_both_standard_errors() -> None:
 
 
 def test_rank_agreement_needs_three_methods(plan: Plan) -> None:
-    assert rank_agreement(summarize(plan, rows_of(plan, {"f": [80.0, 84.0], "vote": [79.0, 80.0]})), "easy") is None
+    assert (
+        rank_agreement(summarize(plan, rows_of(plan, {"f": [80.0, 84.0], "vote": [79.0, 80.0]})), plan.cells[0]) is None
+    )
 
 
 def test_a_reversed_order_has_rank_agreement_minus_one(tiny_text: str) -> None:
@@ -85,7 +87,7 @@ def test_a_reversed_order_has_rank_agreement_minus_one(tiny_text: str) -> None:
     )
     plan = make_plan(read_study(text), "quick")
     rows = rows_of(plan, {"f": [1.0, 1.0], "vote": [2.0, 2.0], "ds": [3.0, 3.0]})
-    assert rank_agreement(summarize(plan, rows), "easy") == (pytest.approx(-1.0), 3)
+    assert rank_agreement(summarize(plan, rows), plan.cells[0]) == (pytest.approx(-1.0), 3)
 
 
 def test_pages_show_published_measured_and_paired_numbers(plan: Plan, tmp_path: Path) -> None:

@@ -1,31 +1,33 @@
-"""Experiments: a table is a data file, one command fills it and sets it beside what was published.
+"""Experiments: a table is a data file; one command fills it and compares it with the published numbers.
 
-How it works
-------------
 A **study** is one TOML file (`paper/T2.toml`, or your own): columns are cells (a data set and who labels it), rows
 are methods with parameters and grids, and it holds the published numbers, known deviations and budgets.
 
     study = load_study("T2")                              # or load_study("my_comparison.toml")
     plan = make_plan(study, "quick", methods=["nn-mv"])   # study and budget -> single fits
     store = RowStore("rows.jsonl")
-    run(plan, store, processes=2)                         # measures what has no row yet; Ctrl-C loses nothing
+    run(plan, store, processes=2)                         # runs fits without a row; Ctrl-C loses nothing
     table = summarize(plan, store.read())                 # selection on the grid, means, spreads, differences
     write_page(table, "results/")                         # Markdown, CSV and a plot
 
-`crowdprism reproduce T2 --budget quick` does all of this.
-
-A **fit** (`fits.Fit`) is one training run and one line of the row store. It is known by its content (data, crowd,
-classifier, parameters, seed), not by its table, so that studies share rows. Fits of one trial and method that differ
-in their parameters only are trained as one stacked program where the network is small (`measuring`).
-
-To add a study, write a TOML file; an unknown key is an error that names the known ones.
+`crowdprism reproduce T2 --budget quick` does all of this. To add a study, write a TOML file.
 """
 
-from crowdprism.experiments.fits import Fit, Plan, make_plan
-from crowdprism.experiments.rows import RowStore
-from crowdprism.experiments.runner import Interrupted, RunReport, run
-from crowdprism.experiments.spec import Budget, Cell, Crowd, Data, Deviation, Method, Published, Study
-from crowdprism.experiments.spec_reading import load_study, read_study, study_names
+from crowdprism.experiments.fits import Fit, Plan, RowStore, make_plan
+from crowdprism.experiments.measuring import Interrupted, RunReport, run
+from crowdprism.experiments.spec import (
+    Budget,
+    Cell,
+    Crowd,
+    Data,
+    Deviation,
+    Method,
+    Published,
+    Study,
+    load_study,
+    read_study,
+    study_names,
+)
 from crowdprism.experiments.summary import TableResult, summarize
 from crowdprism.experiments.tables import write_page
 

@@ -1,4 +1,4 @@
-"""Figures of a table: published and measured means with their spreads, and confusion matrices, true and estimated."""
+"""Figures of a table: published and measured means with spreads, and true and estimated confusion matrices."""
 
 from __future__ import annotations
 
@@ -8,36 +8,33 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdprism.errors import MissingDependencyError
-from crowdprism.experiments.rows import Row
-from crowdprism.experiments.spec import Cell
+from crowdprism.experiments.fits import Row
+from crowdprism.experiments.spec import Cell, Method
 from crowdprism.experiments.summary import TableResult
 from crowdprism.files import replacing_file
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-PUBLISHED, OWN = "#a63f03", "#0b4f94"  # told apart with any common colour blindness
+PUBLISHED, OWN = "#a63f03", "#0b4f94"  # distinct with any common colour blindness
 FOLDER = "figures"
 PANEL_WIDTH, LINE_HEIGHT, HEAD_HEIGHT, NAMES_WIDTH = 2.6, 0.3, 1.1, 2.4
 MATRIX_SIDE = 1.5
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure that no window shows."""
+    """An empty figure without a window."""
     try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingDependencyError("Plots need matplotlib: pip install crowdprism[plots].") from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
+        raise MissingDependencyError('Plots need matplotlib: pip install "crowdprism[plots]".') from error
+    return Figure(figsize=(width, height), layout="constrained")
 
 
 def write_figures(result: TableResult, folder: Path) -> list[Path]:
-    """Draw what there is into folder/figures; return the paths."""
+    """Draw the figures of a table into folder/figures; return the paths."""
     drawn: dict[str, Figure] = {}
-    if any(found.n_trials for found in result.cells.values()):
+    if result.measured_cells:
         drawn[f"{result.study.name}.svg"] = table_figure(result)
     for cell in result.plan.cells:
         matrices = kept_confusions(result, cell) if result.study.keep_confusions else {}
@@ -49,7 +46,7 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure; the same figure gives the same file."""
+    """Write a figure as SVG; the same figure gives the same file."""
     from matplotlib import rc_context
 
     with replacing_file(path, suffix=".svg") as fresh, rc_context({"svg.hashsalt": path.name}):
@@ -58,12 +55,12 @@ def save(figure: Figure, path: Path) -> None:
 
 def table_figure(result: TableResult) -> Figure:
     """One panel per column: a point with a bar of one spread for each method, published above measured."""
-    cells = [cell for cell in result.plan.cells if any(result.measured(cell.name, m.name) for m in result.plan.methods)]
+    cells = result.measured_cells
     methods = [m for m in result.plan.methods if any(result.measured(cell.name, m.name) for cell in cells)]
     figure = new_figure(NAMES_WIDTH + PANEL_WIDTH * len(cells), HEAD_HEIGHT + LINE_HEIGHT * len(methods))
     panels = figure.subplots(1, len(cells), sharey=True, squeeze=False)[0]
     for panel, cell in zip(panels, cells, strict=True):
-        draw_column(panel, result, cell, [method.name for method in methods])
+        draw_column(panel, result, cell, methods)
     panels[0].set_yticks(range(len(methods)), [method.title for method in methods])
     panels[0].set_ylim(len(methods) - 0.5, -0.5)
     panels[0].legend(loc="lower left", fontsize=7, frameon=False)
@@ -72,27 +69,25 @@ def table_figure(result: TableResult) -> Figure:
     return figure
 
 
-def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[str]) -> None:
+def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[Method]) -> None:
     """Published and measured numbers of one column."""
     for place, method in enumerate(methods):
-        published, ours = result.study.published_for(cell.name, method), result.measured(cell.name, method)
+        ours, published = result.both(cell, method)
         if published is not None:
+            label = "published" if not place else None
             panel.errorbar(
-                published.mean, place - 0.15, xerr=published.spread, fmt="D", ms=4, color=PUBLISHED, lw=1.2,
-                label="published" if not place else None,
-            )  # fmt: skip
+                published.mean, place - 0.15, xerr=published.spread, fmt="D", ms=4, color=PUBLISHED, lw=1.2, label=label
+            )
         if ours is not None:
-            panel.errorbar(
-                ours.mean, place + 0.15, xerr=ours.spread, fmt="o", ms=4.5, color=OWN, lw=1.2,
-                label="measured" if not place else None,
-            )  # fmt: skip
+            label = "measured" if not place else None
+            panel.errorbar(ours.mean, place + 0.15, xerr=ours.spread, fmt="o", ms=4.5, color=OWN, lw=1.2, label=label)
     panel.set_title(cell.title, fontsize=8, wrap=True)
     panel.grid(axis="x", lw=0.4, color="0.85")
     panel.tick_params(labelsize=8)
 
 
 def kept_confusions(result: TableResult, cell: Cell) -> dict[str, Row]:
-    """Of each method the first trial's row that holds confusion matrices."""
+    """For each method the first row that holds confusion matrices."""
     found: dict[str, Row] = {}
     for method in result.plan.methods:
         ours = result.measured(cell.name, method.name)
@@ -103,7 +98,7 @@ def kept_confusions(result: TableResult, cell: Cell) -> dict[str, Row]:
 
 
 def confusion_figure(rows: dict[str, Row], title: str) -> Figure:
-    """Heat maps: a line of matrices for the truth, then one for each method with its error; columns are annotators."""
+    """Heat maps: one line for the truth, one per method with its error; one column per annotator."""
     truth = np.array(next(iter(rows.values()))["true_confusions"])
     lines: dict[str, np.ndarray] = {"truth": truth}
     for name, row in rows.items():

@@ -1,23 +1,29 @@
-"""From study and budget to single fits; a fit is known by its content, so that studies share what was measured."""
+"""From a study and a budget to single fits, and the store of one row per fit.
+
+A fit is identified by its content, not by its table, so that studies share rows.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.experiments.spec import Budget, Cell, Data, Method, Study
-from crowdprism.experiments.spec_reading import changed_data, listed, read_record
+from crowdprism.experiments.spec import Budget, Cell, Data, Method, Study, change_data, nearest_first, without_none
 
+Row = dict[str, Any]
+DONE, FAILED = "done", "failed"
 CELL_CHANGES = ("data", "parameters")
 
 
 @dataclass(frozen=True)
 class Fit:
-    """One training run; two fits with the same key are the same run, whatever table they belong to."""
+    """One training run; fits with the same key are the same run, whatever table they belong to."""
 
     data: Data
     classifier: str
@@ -26,7 +32,7 @@ class Fit:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The fit as plain data, without what was left at None."""
+        """The fit as plain data, without the fields that are None."""
         return {
             "data": without_none(asdict(self.data)),
             "classifier": self.classifier,
@@ -36,7 +42,7 @@ class Fit:
 
     @property
     def key(self) -> str:
-        """What identifies the fit among rows."""
+        """Identifies the fit among rows."""
         return key_of(self.content)
 
 
@@ -45,30 +51,9 @@ def key_of(content: Mapping[str, Any]) -> str:
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
-def without_none(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without its absent values, inner records too."""
-    return {
-        key: without_none(value) if isinstance(value, Mapping) else value
-        for key, value in record.items()
-        if value is not None
-    }
-
-
-def fit_of(content: Mapping[str, Any]) -> Fit:
-    """The fit that a row was measured for."""
-    data = read_record(Data, content["data"], "a row")
-    return Fit(data, content["classifier"], content["parameters"], content["seed"])
-
-
 @dataclass(frozen=True)
 class Plan:
-    """The fits of a study under a budget.
-
-    Attributes
-    ----------
-    points
-        By (cell, method, seed) the fits of the grid, from which the validation items choose one.
-    """
+    """The fits of a study under a budget; validation chooses one of the `points` of each (cell, method, seed)."""
 
     study: Study
     budget: Budget
@@ -80,7 +65,7 @@ class Plan:
     def fits(self) -> list[Fit]:
         """Every fit once, trial by trial, so that an unfinished study already covers all methods."""
         seen: dict[str, Fit] = {}
-        for (_, _, _), fits in sorted(self.points.items(), key=lambda entry: self.budget.seeds.index(entry[0][2])):
+        for _, fits in sorted(self.points.items(), key=lambda entry: self.budget.seeds.index(entry[0][2])):
             for fit in fits:
                 seen.setdefault(fit.key, fit)
         return list(seen.values())
@@ -95,7 +80,7 @@ def make_plan(
     seeds: Sequence[int] = (),
     variants: bool = False,
 ) -> Plan:
-    """Expand a study; cells, methods and seeds narrow or widen what the budget runs, `variants` adds all variants.
+    """Expand a study into fits; `cells`, `methods` and `seeds` replace the budget's, `variants` adds all variants.
 
     Examples
     --------
@@ -104,58 +89,52 @@ def make_plan(
     >>> [fit.parameters["learning_rate"] for fit in plan.fits]
     [0.01, 0.001]
     """
-    chosen = find_budget(study, budget) if isinstance(budget, str) else budget
+    if isinstance(budget, str):
+        budget = study.budgets[require_names([budget], study.budgets, study, "budget")[0]]
     if seeds:
-        chosen = replace(chosen, seeds=tuple(seeds))
+        budget = replace(budget, seeds=tuple(seeds))
     known_cells = {cell.name: cell for cell in study.cells}
     known_methods = {method.name: method for method in study.methods}
     usual = [method.name for method in study.methods if not method.variant_of]
-    wanted_cells = check_wanted(cells or chosen.cells or list(known_cells), known_cells, study, "cell")
-    wanted_methods = check_wanted(methods or chosen.methods or usual, known_methods, study, "method")
+    wanted_cells = require_names(cells or budget.cells or list(known_cells), known_cells, study, "cell")
+    wanted_methods = require_names(methods or budget.methods or usual, known_methods, study, "method")
     if variants:
         wanted_methods += [name for name, method in known_methods.items() if method.variant_of]
-    run_cells = tuple(changed_cell(cell, chosen) for name, cell in known_cells.items() if name in wanted_cells)
+    run_cells = tuple(change_cell(cell, budget) for name, cell in known_cells.items() if name in wanted_cells)
     run_methods = tuple(method for name, method in known_methods.items() if name in wanted_methods)
     points = {
-        (cell.name, method.name, seed): tuple(grid_fits(study, chosen, cell, method, seed))
-        for seed, cell, method in product(chosen.seeds, run_cells, run_methods)
+        (cell.name, method.name, seed): tuple(grid_fits(study, budget, cell, method, seed))
+        for seed, cell, method in product(budget.seeds, run_cells, run_methods)
         if not method.cells or cell.name in method.cells
     }
-    return Plan(study, chosen, run_cells, run_methods, points)
+    return Plan(study, budget, run_cells, run_methods, points)
 
 
-def find_budget(study: Study, name: str) -> Budget:
-    """A budget by name."""
-    if name not in study.budgets:
-        raise InvalidParameterError(f"Study {study.name} has no budget {name!r}; it has {listed(name, study.budgets)}.")
-    return study.budgets[name]
-
-
-def check_wanted(wanted: Sequence[str], known: Mapping[str, Any], study: Study, role: str) -> list[str]:
+def require_names(wanted: Sequence[str], known: Mapping[str, Any], study: Study, role: str) -> list[str]:
     """Raise for names that the study does not have."""
     for name in wanted:
         if name not in known:
-            raise InvalidParameterError(f"Study {study.name} has no {role} {name!r}; it has {listed(name, known)}.")
+            raise InvalidParameterError(
+                f"Study {study.name} has no {role} {name!r}; it has {nearest_first(name, known)}."
+            )
     return list(wanted)
 
 
-def changed_cell(cell: Cell, budget: Budget) -> Cell:
-    """The cell as the budget runs it."""
+def change_cell(cell: Cell, budget: Budget) -> Cell:
+    """The cell with the changes that the budget makes."""
     changes = budget.changes.get(cell.name, {})
     for key in changes:
         if key not in CELL_CHANGES:
             raise InvalidParameterError(
-                f"Budget {budget.name} changes {key!r} of cell {cell.name}; it may change {listed(key, CELL_CHANGES)}."
+                f"Budget {budget.name} changes {key!r} of cell {cell.name}; it can change "
+                f"{nearest_first(key, CELL_CHANGES)}."
             )
-    return replace(
-        cell,
-        data=changed_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}"),
-        parameters={**cell.parameters, **changes.get("parameters", {})},
-    )
+    data = change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
+    return replace(cell, data=data, parameters={**cell.parameters, **changes.get("parameters", {})})
 
 
 def grid_fits(study: Study, budget: Budget, cell: Cell, method: Method, seed: int) -> Iterator[Fit]:
-    """One fit for each point of the grid, the study's parameters varying slowest."""
+    """One fit for each point of the grid; the study's parameters vary slowest."""
     data = cell.data if method.crowd is None else replace(cell.data, crowd=method.crowd)
     if method.defaults_only:
         yield Fit(data, method.classifier, {**cell.parameters, **method.parameters}, seed)
@@ -172,22 +151,72 @@ def grid_fits(study: Study, budget: Budget, cell: Cell, method: Method, seed: in
 
 
 def check_parameters(fits: Sequence[Fit]) -> None:
-    """Raise for a classifier that does not exist or a parameter that it does not take, before anything is run."""
+    """Raise for an unknown classifier or parameter before anything is run."""
     from crowdprism.classifiers import CLASSIFIERS, make_classifier
 
-    checked: dict[tuple[str, frozenset[str]], None] = {}
-    for fit in fits:
-        seen = (fit.classifier, frozenset(fit.parameters))
-        if seen in checked:
-            continue
-        if fit.classifier not in CLASSIFIERS:
+    for classifier, names in {(fit.classifier, frozenset(fit.parameters)): None for fit in fits}:
+        if classifier not in CLASSIFIERS:
             raise InvalidParameterError(
-                f"There is no classifier {fit.classifier!r}; there are {listed(fit.classifier, CLASSIFIERS)}."
+                f"There is no classifier {classifier!r}; there are {nearest_first(classifier, CLASSIFIERS)}."
             )
-        known = make_classifier(fit.classifier).get_params()
-        for name in fit.parameters:
-            if name not in known:
-                raise InvalidParameterError(
-                    f"Classifier {fit.classifier} has no parameter {name!r}; it has {listed(name, known)}."
-                )
-        checked[seen] = None
+        known = make_classifier(classifier).get_params()
+        for name in sorted(names - set(known)):
+            raise InvalidParameterError(
+                f"Classifier {classifier} has no parameter {name!r}; it has {nearest_first(name, known)}."
+            )
+
+
+class RowStore:
+    """Rows by the key of their fit, in a file of JSON lines that only grows.
+
+    The last of several rows of one fit counts. A last line that was cut short is ignored, and its fit is run again.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> fit = Fit(Data("digits"), "nn-mv", {"epochs": 2}, seed=1)
+    >>> store = RowStore(Path(tempfile.mkdtemp()) / "rows.jsonl")
+    >>> store.append([{"fit": fit.content, "status": "done", "test": 90.0}])
+    >>> store.read()[fit.key]["test"]
+    90.0
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def read(self) -> dict[str, Row]:
+        """All rows by key."""
+        rows: dict[str, Row] = {}
+        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []:
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                continue
+            rows[key_of(row["fit"])] = row
+        return rows
+
+    def append(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows, each as a complete line, and flush them to disk."""
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            if file.tell():
+                file.seek(-1, os.SEEK_END)
+                if file.read(1) != b"\n":  # the last line was cut short: do not join it
+                    text = "\n" + text
+            file.write(text.encode())
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def missing_fits(fits: Iterable[Fit], rows: Mapping[str, Row], *, retry: bool, with_confusions: bool) -> list[Fit]:
+    """Fits to run: those without a row, failed ones with `retry`, and those that lack wanted confusions."""
+
+    def is_missing(row: Row | None) -> bool:
+        if row is None:
+            return True
+        if row["status"] == FAILED:
+            return retry
+        return with_confusions and "confusions" not in row
+
+    return [fit for fit in fits if is_missing(rows.get(fit.key))]

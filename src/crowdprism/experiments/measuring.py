@@ -1,31 +1,148 @@
-"""One fit, or several of one trial trained as a stack, and what is recorded about each."""
+"""Running fits: measure those that have no row yet, in several processes, and store each row at once.
+
+Fits of one trial and method that differ only in parameters are trained as one stack where possible.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
 from crowdprism.errors import InvalidParameterError, MissingDatasetError
-from crowdprism.experiments.fits import Fit
-from crowdprism.experiments.problems import Problem, make_problem
-from crowdprism.experiments.rows import DONE, FAILED, Row
+from crowdprism.experiments.fits import DONE, FAILED, Fit, Plan, Row, RowStore, check_parameters, missing_fits
+from crowdprism.experiments.problems import Problem, crowd_file, make_problem, simulated
+from crowdprism.progress import progress, set_progress
 from crowdprism.results.confusion import confusion_error
+from crowdprism.results.fit_result import installed_versions
 
 if TYPE_CHECKING:
     from crowdprism.classifiers import CrowdClassifier
 
+Job = TypeVar("Job")
+Found = TypeVar("Found")
+STACK_SETTINGS = ("network", "network_options", "epochs", "batch_size")  # equal within a stack
 ROUNDING = 4
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during a run: the rows measured so far are stored, and the same call continues from there."""
+
+    def __init__(self, n_done: int, n_left: int) -> None:
+        super().__init__(f"{n_done} fits were measured and stored, {n_left} are left.")
+        self.n_done, self.n_left = n_done, n_left
+
+
+@dataclass(frozen=True)
+class RunReport:
+    """Result of a run: the number of fits stored before and measured now, and the rows that failed now."""
+
+    n_there: int
+    n_measured: int
+    failed: tuple[Row, ...]
+
+
+def run(plan: Plan, store: RowStore, *, processes: int = 1, retry: bool = False) -> RunReport:
+    """Measure the fits of a plan that have no row yet; each row is stored as soon as it is measured.
+
+    Parameters
+    ----------
+    processes
+        Number of fits trained at the same time, each on one thread.
+    retry
+        Whether to run failed fits again.
+    """
+    fits = plan.fits
+    check_parameters(fits)
+    with_confusions = plan.study.keep_confusions
+    missing = missing_fits(fits, store.read(), retry=retry, with_confusions=with_confusions)
+    failed: list[Row] = []
+    n_done = 0
+    store.append(())  # fails before the work if the file cannot be written
+    prepare_crowds(missing, processes)
+    with progress(f"{plan.study.name}, {plan.budget.name}", total=len(missing)) as bar:
+        try:
+            for rows in run_all(partial(measure, with_confusions=with_confusions), groups_of(missing), processes):
+                store.append(rows)
+                n_done += len(rows)
+                failed += [row for row in rows if row["status"] == FAILED]
+                bar.advance(len(rows), note=describe(rows[-1]))
+        except KeyboardInterrupt as error:
+            # Count the stored rows: the interruption may come between storing a row and counting it.
+            left = missing_fits(missing, store.read(), retry=False, with_confusions=with_confusions)
+            raise Interrupted(len(missing) - len(left), len(left)) from error
+    return RunReport(len(fits) - len(missing), n_done, tuple(failed))
+
+
+def describe(row: Row) -> str:
+    """A row in a few words."""
+    fit = row["fit"]
+    outcome = f"{row['test']:.1f} %, {row['seconds']:.0f} s" if row["status"] != FAILED else row["reason"]
+    return f"{fit['data']['dataset']} {fit['classifier']} seed {fit['seed']}: {outcome}"
+
+
+def groups_of(fits: Sequence[Fit]) -> list[list[Fit]]:
+    """Consecutive fits of one trial and method that can be trained as a stack."""
+
+    def settings(fit: Fit) -> tuple[Any, ...]:
+        return fit.data, fit.classifier, fit.seed, *(str(fit.parameters.get(name)) for name in STACK_SETTINGS)
+
+    return [list(own) for _, own in groupby(fits, key=settings)]
+
+
+def prepare_crowds(fits: Sequence[Fit], processes: int) -> None:
+    """Train the machine annotators that the fits need and the cache lacks, each crowd once."""
+    needed = {crowd_file(fit.data, fit.seed): (fit.data, fit.seed) for fit in fits if fit.data.crowd.kind == "machine"}
+    absent = [wanted for path, wanted in needed.items() if not path.exists()]
+    with progress("machine annotators", total=len(absent)) as bar:
+        try:
+            for _ in run_all(make_crowd, absent, processes):
+                bar.advance()
+        except KeyboardInterrupt as error:
+            raise Interrupted(0, len(fits)) from error
+
+
+def make_crowd(wanted: tuple[Any, int]) -> None:
+    """Make one crowd; an invalid crowd is reported by the fits that need it."""
+    with one_thread(), contextlib.suppress(InvalidParameterError):
+        simulated(*wanted)
+
+
+def run_all(work: Callable[[Job], Found], jobs: Sequence[Job], processes: int) -> Iterator[Found]:
+    """Results in the order in which they are ready, from this process or from several workers."""
+    if processes <= 1 or len(jobs) <= 1:
+        yield from map(work, jobs)
+        return
+    from joblib import Parallel, delayed
+    from joblib.externals.loky import get_reusable_executor
+
+    parallel = Parallel(n_jobs=processes, return_as="generator_unordered", pre_dispatch=processes, batch_size=1)
+    try:
+        yield from parallel(delayed(work_quietly)(work, job) for job in jobs)
+    except BaseException:
+        get_reusable_executor().shutdown(wait=False, kill_workers=True)
+        raise
+
+
+def work_quietly(work: Callable[[Job], Found], job: Job) -> Found:
+    """Do one job in a worker, without progress bars and ignoring Ctrl-C, which the main process handles."""
+    set_progress(False)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    return work(job)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Keep torch and the linear algebra libraries to one thread: processes are the unit of parallel work."""
+    """Limit torch and the linear algebra libraries to one thread: work is parallel by processes."""
     import torch
     from threadpoolctl import threadpool_limits
 
@@ -38,22 +155,10 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def groups_of(fits: Sequence[Fit]) -> list[list[Fit]]:
-    """Neighbouring fits that differ in parameters only: one trial of one method, which may be trained as a stack."""
-    return [
-        list(own) for _, own in groupby(fits, key=lambda fit: (fit.data, fit.classifier, fit.seed, stack_settings(fit)))
-    ]
-
-
-def stack_settings(fit: Fit) -> tuple[Any, ...]:
-    """Parameters that must agree within a stack, as far as they say how long training takes."""
-    return tuple(str(fit.parameters.get(name)) for name in ("network", "network_options", "epochs", "batch_size"))
-
-
 def measure(fits: Sequence[Fit], *, with_confusions: bool = False) -> list[Row]:
-    """Run the fits of a group; a fit that fails becomes a row with its reason. Missing data end the run."""
+    """Run the fits of a group; a fit that fails becomes a row with its reason, and missing data stop the run."""
     with one_thread(), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what they would tell is in the row: permuted
+        warnings.simplefilter("ignore")  # the row holds what they would say: permuted
         try:
             problem = make_problem(fits[0].data, fits[0].seed)
         except MissingDatasetError:
@@ -61,13 +166,11 @@ def measure(fits: Sequence[Fit], *, with_confusions: bool = False) -> list[Row]:
         except Exception as error:
             return [failed_row(fit, error) for fit in fits]
         rows = measure_stacked(fits, problem, with_confusions)
-        if rows is not None:
-            return rows
-        return [measure_alone(fit, problem, with_confusions) for fit in fits]
+        return [measure_alone(fit, problem, with_confusions) for fit in fits] if rows is None else rows
 
 
 def measure_stacked(fits: Sequence[Fit], problem: Problem, with_confusions: bool) -> list[Row] | None:
-    """Train the fits as one program where that is possible, else return None."""
+    """Train the fits as one stack if possible, else return None."""
     from crowdprism.classifiers.together import fit_together
 
     if len(fits) == 1:
@@ -78,7 +181,7 @@ def measure_stacked(fits: Sequence[Fit], problem: Problem, with_confusions: bool
         if not fit_together(models, problem.X, problem.y, **problem.validation):
             return None
     except Exception:
-        return None  # one by one, the fit that is at fault gets a row with the reason
+        return None  # run one by one, the faulty fit gets a row with the reason
     seconds = (time.process_time() - begun) / len(fits)
     return [
         row_of(fit, model, problem, seconds, with_confusions) | {"stacked": len(fits)}
@@ -87,7 +190,7 @@ def measure_stacked(fits: Sequence[Fit], problem: Problem, with_confusions: bool
 
 
 def measure_alone(fit: Fit, problem: Problem, with_confusions: bool) -> Row:
-    """Train one fit; its seconds are those of the processor, which other work on the machine hardly changes."""
+    """Train one fit; its seconds are processor time, which other work on the machine hardly changes."""
     begun = time.process_time()
     try:
         model = model_of(fit).fit(problem.X, problem.y, **problem.validation)
@@ -97,22 +200,23 @@ def measure_alone(fit: Fit, problem: Problem, with_confusions: bool) -> Row:
 
 
 def model_of(fit: Fit) -> CrowdClassifier:
-    """The classifier of a fit, untrained."""
+    """The untrained classifier of a fit."""
     from crowdprism.classifiers import make_classifier
 
     return make_classifier(fit.classifier, random_state=fit.seed, **fit.parameters)
 
 
 def failed_row(fit: Fit, error: Exception) -> Row:
-    """The row of a fit that could not be finished."""
+    """The row of a fit that failed."""
     return {"fit": fit.content, "status": FAILED, "reason": f"{type(error).__name__}: {error}"}
 
 
 def row_of(fit: Fit, model: CrowdClassifier, problem: Problem, seconds: float, with_confusions: bool) -> Row:
-    """What is recorded about a trained model; accuracies in per cent."""
+    """The row of a trained model; accuracies in per cent, confusion errors after one alignment of classes."""
     if model.interrupted_:
-        raise KeyboardInterrupt  # training stopped early on Ctrl-C; half a fit is no row
+        raise KeyboardInterrupt  # training stopped early on Ctrl-C, and half a fit is not a result
     best = model.histories_[0].get("validation")
+    versions = installed_versions()
     row: Row = {
         "fit": fit.content,
         "status": DONE,
@@ -123,36 +227,16 @@ def row_of(fit: Fit, model: CrowdClassifier, problem: Problem, seconds: float, w
         "seconds": round(seconds, 3),
         "label_accuracy": round(100 * problem.label_accuracy, 2),
         "unlabelled": round(100 * problem.unlabelled, 2),
-        "versions": versions(),
+        "versions": {name: versions[name] for name in ("crowdprism", "torch") if name in versions},
     }
-    if model.confusions_ is not None:
-        row |= confusion_parts(model, problem, with_confusions)
-    return row
-
-
-def confusion_parts(model: CrowdClassifier, problem: Problem, with_confusions: bool) -> Row:
-    """Errors of the confusion matrices after one common alignment of classes, and the matrices where wanted."""
-    assert model.confusions_ is not None
-    if model.confusions_.shape != problem.truth.shape:
-        raise InvalidParameterError(
-            f"Confusions have shape {model.confusions_.shape}, the true ones {problem.truth.shape}."
-        )
-    error = confusion_error(model.confusions_, problem.truth)
-    parts: Row = {
-        "confusion_error": {
-            "mean_squared": error.mean_squared,
-            "frobenius": error.frobenius,
-            "relative_l1": error.relative_l1,
-        }
-    }
+    confusions = model.confusions_
+    if confusions is None:
+        return row
+    if confusions.shape != problem.truth.shape:
+        raise InvalidParameterError(f"Confusions have shape {confusions.shape}, the true ones {problem.truth.shape}.")
+    error = confusion_error(confusions, problem.truth)
+    row["confusion_error"] = {name: getattr(error, name) for name in ("mean_squared", "frobenius", "relative_l1")}
     if with_confusions:
-        parts["confusions"] = np.round(model.confusions_, ROUNDING).tolist()
-        parts["true_confusions"] = np.round(problem.truth, ROUNDING).tolist()
-    return parts
-
-
-def versions() -> dict[str, str]:
-    """Of crowdprism and torch, which decide the numbers."""
-    from crowdprism.results.fit_result import installed_versions
-
-    return {name: version for name, version in installed_versions().items() if name in ("crowdprism", "torch")}
+        row["confusions"] = np.round(confusions, ROUNDING).tolist()
+        row["true_confusions"] = np.round(problem.truth, ROUNDING).tolist()
+    return row

@@ -1,75 +1,68 @@
-"""What an experiment is, as data: the frozen records that a specification in TOML is read into.
+"""What an experiment is, as frozen records, and how they are read from TOML.
 
-A `Study` is one table: columns (`Cell`: a data set and its crowd), rows (`Method`), what was published, and `Budget`s
-that say how much of it is run. `crowdprism.experiments.fits` turns study and budget into single fits.
+A `Study` is one table: columns (`Cell`: a data set and its crowd), rows (`Method`), published numbers, and `Budget`s
+that say how much of it is run. Every key of a specification is checked; an unknown key is an error that lists the known
+ones. `crowdprism.experiments.fits` turns a study and a budget into single fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+import difflib
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from importlib import resources
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-CrowdKind = Literal["human", "gold", "machine", "family"]
-ValidKind = Literal["none", "split", "drawn"]
+from crowdprism.errors import InvalidParameterError
+
 Parameters = Mapping[str, Any]
 Grid = Mapping[str, tuple[Any, ...]]
+Record = TypeVar("Record")
+PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True)
 class Crowd:
-    """Who labels the items.
+    """Who labels the items, by `kind`.
 
-    Attributes
-    ----------
-    kind
-        `"human"`: the data set's own annotations. `"gold"`: one annotator who is always right. `"machine"`: classifiers
-        trained on a few items each (`crowdprism.simulate.machine_annotations`). `"family"`: labels drawn from
-        confusion matrices (`crowdprism.simulate.build_family`, observed by `build_pattern`).
-    case, probability, pool_size, lr_label_bug
-        Of machine annotators.
-    family, level, pattern, amount
-        Of a family, by the names of `crowdprism.simulate.FAMILIES` and `PATTERNS`.
+    `"human"`: the data set's own annotations. `"gold"`: one annotator who is always correct. `"machine"`: classifiers
+    trained on a few items each (`crowdprism.simulate.machine_annotations`). `"family"`: labels drawn from confusion
+    matrices (`crowdprism.simulate.build_family`, observed by `build_pattern`).
     """
 
-    kind: CrowdKind = "human"
+    kind: Literal["human", "gold", "machine", "family"] = "human"
     n_annotators: int | None = None
-    case: int | None = None
+    case: int | None = None  # of machine annotators, as the next three
     probability: float | None = None
     pool_size: int | None = None
     lr_label_bug: bool | None = None
-    family: str | None = None
+    family: str | None = None  # a name in crowdprism.simulate.FAMILIES
     level: float | None = None
-    pattern: str | None = None
+    pattern: str | None = None  # a name in crowdprism.simulate.PATTERNS
     amount: float | None = None
 
 
 @dataclass(frozen=True)
 class Data:
-    """Items, who labels them, and which true classes may be looked at.
+    """Items, who labels them, and which true classes may be used for validation.
 
-    Attributes
-    ----------
-    features
-        Name of a feature set, or `"images"`; None is the data set's first.
-    n_items
-        How many items of the train split are drawn and labelled, anew in each trial; None takes all.
-    valid
-        `"none"`; `"split"`: the data set's validation items; `"drawn"`: `n_valid` of the labelled items, anew in each
-        trial, whose annotations then go unused.
+    `valid` is `"none"`; `"split"`, the data set's validation items; or `"drawn"`, `n_valid` of the labelled items,
+    drawn in each trial, whose annotations are not used.
     """
 
     dataset: str
-    features: str | None = None
-    n_items: int | None = None
-    valid: ValidKind = "none"
+    features: str | None = None  # name of a feature set, or "images"; None is the data set's first
+    n_items: int | None = None  # training items that each trial draws and labels; None takes all
+    valid: Literal["none", "split", "drawn"] = "none"
     n_valid: int | None = None
     crowd: Crowd = field(default_factory=Crowd)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of the table; `parameters` are the classifiers' in this column, such as the network."""
+    """A column of the table; `parameters` apply to every classifier in it, such as the network."""
 
     name: str
     title: str
@@ -79,72 +72,42 @@ class Cell:
 
 @dataclass(frozen=True)
 class Method:
-    """A row of the table.
+    """A row of the table: a classifier, its parameters, and the grid that validation chooses from.
 
-    Attributes
-    ----------
-    classifier, parameters
-        Name in `crowdprism.classifiers.CLASSIFIERS` and what is passed to it.
-    grid
-        Values of each parameter that the validation items choose from, beside the study's own grid.
-    variant_of
-        Name of the method whose published number this row stands beside; variants are run only when a budget or a
-        person names them.
-    cells
-        Names of the columns in which the method takes part; empty is all.
-    crowd
-        Who labels for this row, where it is not the column's crowd: `"gold"` shows what true classes would give.
-    defaults_only
-        Leave the study's and the budget's parameters and grids out: the classifier's defaults, but for what cell and
-        method say.
+    A variant is compared with the published number of another method, and is run only if a budget or the caller names
+    it. With `defaults_only`, the parameters and grids of study and budget are ignored.
     """
 
     name: str
     title: str
     classifier: str
     parameters: Parameters = field(default_factory=dict)
-    grid: Grid = field(default_factory=dict)
-    variant_of: str = ""
+    grid: Grid = field(default_factory=dict)  # in addition to the study's
+    variant_of: str = ""  # name of another method
     remark: str = ""
-    cells: tuple[str, ...] = ()
-    crowd: Crowd | None = None
+    cells: tuple[str, ...] = ()  # names of the columns in which the method takes part; empty is all
+    crowd: Crowd | None = None  # instead of the column's; "gold" shows what training on true classes gives
     defaults_only: bool = False
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much of a study is run.
-
-    Attributes
-    ----------
-    reduces
-        In words, what is less than published.
-    seeds
-        Seed of each trial.
-    cells, methods
-        Names of those that are run; empty is all cells, and all methods but variants.
-    parameters, grid
-        Replace the methods' own; a grid's values replace those of parameters that a method searches at all.
-    changes
-        By the name of a cell, what replaces parts of it: `data`, `parameters`.
-    comparable
-        Whether single numbers may be held against the published ones; if not, only their order is.
-    """
+    """How much of a study is run; if not `comparable`, only the order of methods is compared with the published one."""
 
     name: str
-    reduces: str
-    seeds: tuple[int, ...]
-    cells: tuple[str, ...] = ()
-    methods: tuple[str, ...] = ()
-    parameters: Parameters = field(default_factory=dict)
-    grid: Grid = field(default_factory=dict)
-    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    reduces: str  # what is smaller than in the published experiment, in words
+    seeds: tuple[int, ...]  # one per trial
+    cells: tuple[str, ...] = ()  # names of those to run; empty is all
+    methods: tuple[str, ...] = ()  # names of those to run; empty is all except variants
+    parameters: Parameters = field(default_factory=dict)  # replace those of the methods
+    grid: Grid = field(default_factory=dict)  # replaces the values of parameters that a method searches
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # of data and parameters, by cell name
     comparable: bool = True
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """Something known to differ from the published experiment, or to explain a difference."""
+    """A known difference from the published experiment, or an explanation of a difference."""
 
     text: str
     methods: tuple[str, ...] = ()
@@ -161,21 +124,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Study:
-    """A whole table.
-
-    Attributes
-    ----------
-    grid, tied
-        Parameters that every method searches, and parameters that always equal another one.
-    published
-        By cell and method.
-    figure
-        The measure that the table shows: test accuracy in per cent, or the error of the confusion matrices.
-    pairs
-        Pairs of methods whose difference is of interest, seed by seed.
-    keep_confusions
-        Store the estimated confusion matrices in the rows.
-    """
+    """A whole table; its `figure` is test accuracy in per cent, or the error of the confusion matrices."""
 
     name: str
     title: str
@@ -185,13 +134,13 @@ class Study:
     budgets: Mapping[str, Budget]
     text: str = ""
     parameters: Parameters = field(default_factory=dict)
-    grid: Grid = field(default_factory=dict)
-    tied: Mapping[str, str] = field(default_factory=dict)
-    published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)
+    grid: Grid = field(default_factory=dict)  # parameters that every method searches
+    tied: Mapping[str, str] = field(default_factory=dict)  # parameters that always equal another one
+    published: Mapping[str, Mapping[str, Published]] = field(default_factory=dict)  # by cell and method
     deviations: tuple[Deviation, ...] = ()
     figure: Literal["accuracy", "relative_l1"] = "accuracy"
-    pairs: tuple[tuple[str, str], ...] = ()
-    keep_confusions: bool = False
+    pairs: tuple[tuple[str, str], ...] = ()  # methods whose difference is shown, seed by seed
+    keep_confusions: bool = False  # whether rows hold the estimated confusion matrices
 
     def cell(self, name: str) -> Cell:
         """The column of this name."""
@@ -202,6 +151,176 @@ class Study:
         return next(method for method in self.methods if method.name == name)
 
     def published_for(self, cell: str, method: str) -> Published | None:
-        """The number that was published for a method, or for the method that it is a variant of."""
+        """The number published for a method, or for the method it is a variant of."""
         numbers = self.published.get(cell, {})
         return numbers.get(method) or numbers.get(self.method(method).variant_of)
+
+
+def study_names() -> list[str]:
+    """Names of the studies that come with crowdprism.
+
+    Examples
+    --------
+    >>> "T2" in study_names()
+    True
+    """
+    folder = resources.files("crowdprism.experiments").joinpath("paper")
+    return sorted(file.name.removesuffix(".toml") for file in folder.iterdir() if file.name.endswith(".toml"))
+
+
+def load_study(name: str) -> Study:
+    """A study by its name, or by the path of a TOML file of your own.
+
+    Examples
+    --------
+    >>> load_study("T2").published["music"]["mbem"].mean
+    69.0
+    """
+    if name.endswith(".toml"):
+        try:
+            return read_study(Path(name).read_text(encoding="utf-8"), where=name)
+        except OSError as error:
+            raise InvalidParameterError(f"The specification {name} cannot be read: {error.strerror}.") from error
+    chosen = next((one for one in study_names() if one.lower() == name.lower()), None)
+    if chosen is None:
+        raise InvalidParameterError(
+            f"There is no study {name!r}; there are {nearest_first(name, study_names())}. "
+            "A path that ends in .toml reads a specification of your own."
+        )
+    file = resources.files("crowdprism.experiments").joinpath("paper", f"{chosen}.toml")
+    return read_study(file.read_text(encoding="utf-8"), where=file.name)
+
+
+def nearest_first(word: str, known: Collection[str]) -> str:
+    """Known words as text, the most similar first.
+
+    Examples
+    --------
+    >>> nearest_first("epoch", ["seeds", "epochs"])
+    'epochs, seeds'
+    """
+    return ", ".join(sorted(known, key=lambda one: -difflib.SequenceMatcher(None, word, one).ratio()))
+
+
+def read_study(text: str, *, where: str = "the specification") -> Study:
+    """Read a specification; an unknown key, cell or method is an error that lists the known ones."""
+    try:
+        raw = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InvalidParameterError(f"{where} is not valid TOML: {error}.") from error
+    for part in ("cells", "methods", "budgets"):
+        if not raw.get(part):
+            raise InvalidParameterError(f"{where} has no {part}; a study needs cells, methods and budgets.")
+
+    def by_name(kind: type[Record], part: str) -> dict[str, Record]:
+        return {
+            name: read_record(kind, {"name": name, **one}, f"{where}: [{part}.{name}]")
+            for name, one in raw[part].items()
+        }
+
+    def as_list(kind: type[Record], part: str) -> list[Record]:
+        return [read_record(kind, one, f"{where}: [[{part}]]") for one in raw.get(part, ())]
+
+    published = {
+        cell: {name: published_number(value, f"{where}: [published.{cell}] {name}") for name, value in own.items()}
+        for cell, own in raw.get("published", {}).items()
+    }
+    built = {
+        **raw,
+        "cells": as_list(Cell, "cells"),
+        "methods": list(by_name(Method, "methods").values()),
+        "budgets": by_name(Budget, "budgets"),
+        "published": published,
+        "deviations": as_list(Deviation, "deviations"),
+        "pairs": [tuple(map(str, pair)) for pair in raw.get("pairs", ())],
+    }
+    study = read_record(Study, built, where)
+    known = {"cell": [cell.name for cell in study.cells], "method": [method.name for method in study.methods]}
+    for role, name in names_used(study):
+        if name not in known[role]:
+            raise InvalidParameterError(
+                f"{where} names the {role} {name!r}; it has {nearest_first(name, known[role])}."
+            )
+    return study
+
+
+def read_record(kind: type[Record], values: Mapping[str, Any], where: str) -> Record:
+    """Build a record from a TOML table; lists become tuples, tables named data or crowd become records."""
+    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise InvalidParameterError(f"{where} has the unknown key {key!r}; known are {nearest_first(key, known)}.")
+    for name, one in known.items():
+        if name not in values and one.default is MISSING and one.default_factory is MISSING:
+            raise InvalidParameterError(f"{where} lacks the key {name!r}.")
+    hints = get_type_hints(kind)
+    converted: dict[str, Any] = {}
+    for key, value in values.items():
+        if key in ("data", "crowd") and isinstance(value, Mapping):
+            nested: type[Any] = Data if key == "data" else Crowd
+            value = read_record(nested, value, f"{where}, {key}")
+        elif key == "grid":
+            value = read_grid(value)
+        elif isinstance(value, list):
+            value = tuple(value)
+        check_value(value, hints[key], f"{where}: {key}")
+        converted[key] = value
+    return kind(**converted)
+
+
+def check_value(value: Any, hint: Any, where: str) -> None:
+    """Raise if a value does not fit its type hint."""
+    origin = get_origin(hint)
+    plain = [one for one in (hint, *get_args(hint)) if one in PLAIN]
+    expected = ""
+    if origin is Literal:
+        expected = "" if value in get_args(hint) else f"one of {', '.join(get_args(hint))}"
+    elif origin in (tuple, Mapping):
+        expected = "" if isinstance(value, origin) else "a list" if origin is tuple else "a table"
+    elif plain and type(value) not in {type(None), *plain, *([int] if float in plain else [])}:
+        expected = " or ".join(PLAIN[one] for one in plain)
+    if expected:
+        raise InvalidParameterError(f"{where} must be {expected}, not {value!r}.")
+
+
+def read_grid(grid: Mapping[str, Any]) -> Grid:
+    """A grid with tuples of values."""
+    for name, values in grid.items():
+        if not isinstance(values, (list, tuple)) or not values:
+            raise InvalidParameterError(f"The grid of {name!r} must be a list of values, not {values!r}.")
+    return {name: tuple(values) for name, values in grid.items()}
+
+
+def published_number(value: Any, where: str) -> Published:
+    """A mean, or [mean, spread]."""
+    numbers = value if isinstance(value, list) else [value]
+    if not 1 <= len(numbers) <= 2 or not all(isinstance(one, (int, float)) for one in numbers):
+        raise InvalidParameterError(f"{where} must be a mean or [mean, spread], not {value!r}.")
+    return Published(*map(float, numbers))
+
+
+def names_used(study: Study) -> Iterator[tuple[str, str]]:
+    """Every ("cell" or "method", name) by which a study refers to its own columns and rows."""
+    holders: list[Any] = [*study.budgets.values(), *study.deviations]
+    cells = [*study.published, *(name for one in (*holders, *study.methods) for name in one.cells)]
+    cells += [name for budget in study.budgets.values() for name in budget.changes]
+    methods = [name for own in (*study.published.values(), *study.pairs) for name in own]
+    methods += [name for one in holders for name in one.methods]
+    methods += [method.variant_of for method in study.methods if method.variant_of]
+    yield from (("cell", name) for name in cells)
+    yield from (("method", name) for name in methods)
+
+
+def change_data(data: Data, changes: Mapping[str, Any], where: str) -> Data:
+    """Data with some keys replaced, those of the crowd one by one."""
+    old = without_none(asdict(data))
+    return read_record(Data, {**old, **changes, "crowd": {**old["crowd"], **changes.get("crowd", {})}}, where)
+
+
+def without_none(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record without its absent values, inner records too."""
+    return {
+        key: without_none(value) if isinstance(value, Mapping) else value
+        for key, value in record.items()
+        if value is not None
+    }

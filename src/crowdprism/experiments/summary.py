@@ -1,68 +1,57 @@
-"""From rows to a table: the grid point that validation chose, means and spreads over trials, paired differences.
-
-Everything here is a pure function of a plan and rows.
-"""
+"""From rows to a table: selection on the grid, means and spreads over trials, paired differences."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from crowdprism.experiments.fits import Fit, Plan
-from crowdprism.experiments.rows import DONE, Row
-from crowdprism.experiments.spec import Published, Study
+from crowdprism.experiments.fits import DONE, Fit, Plan, Row
+from crowdprism.experiments.spec import Cell, Method, Published, Study
 
 PUBLISHED_TRIALS = 5
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell of the table: one number per trial, of the grid point that the validation items chose.
+    """A cell of the table: one number per trial, of the grid point that validation chose."""
 
-    Attributes
-    ----------
-    by_seed
-        Trials whose grid is complete.
-    n_wanted
-        Trials that the budget asks for.
-    failed
-        Reasons of fits that failed.
-    """
-
-    by_seed: Mapping[int, float]
-    n_wanted: int
+    by_seed: Mapping[int, float]  # trials whose grid is complete
+    n_wanted: int  # trials that the budget asks for
     rows: tuple[Row, ...]
-    failed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()  # reasons of failed fits
 
     @property
     def n_trials(self) -> int:
-        """How many trials there are."""
+        """Number of trials."""
         return len(self.by_seed)
 
     @property
     def mean(self) -> float:
-        """Over trials."""
+        """Mean over trials."""
         return float(np.mean(list(self.by_seed.values())))
 
     @property
     def spread(self) -> float:
-        """Population standard deviation over trials, as the published tables have it."""
+        """Population standard deviation over trials, as in the published tables."""
         return float(np.std(list(self.by_seed.values())))
 
     @property
     def standard_error(self) -> float | None:
-        """Of the mean; None for a single trial."""
-        if self.n_trials < 2:
-            return None
-        return float(np.std(list(self.by_seed.values()), ddof=1) / math.sqrt(self.n_trials))
+        """Standard error of the mean; None for a single trial."""
+        return standard_error(list(self.by_seed.values()))
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """Standard error of a mean; None for fewer than two values."""
+    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How much one method exceeds another, trial by trial on the same data and seeds."""
+    """Mean difference of two methods over trials on the same data and seeds."""
 
     mean: float
     standard_error: float | None
@@ -71,14 +60,12 @@ class Difference:
     @property
     def in_standard_errors(self) -> float | None:
         """The mean in units of its standard error."""
-        if not self.standard_error:
-            return None
-        return self.mean / self.standard_error
+        return self.mean / self.standard_error if self.standard_error else None
 
 
 @dataclass(frozen=True)
 class TableResult:
-    """A study with what was measured."""
+    """A study with its measured numbers."""
 
     plan: Plan
     cells: Mapping[tuple[str, str], Measured]
@@ -89,25 +76,40 @@ class TableResult:
         return self.plan.study
 
     def measured(self, cell: str, method: str) -> Measured | None:
-        """What was measured for a method in a column, if any trial is complete."""
+        """The measured numbers of a method in a column, or None if no trial is complete."""
         found = self.cells.get((cell, method))
         return found if found is not None and found.n_trials else None
 
+    def both(self, cell: Cell, method: Method) -> tuple[Measured | None, Published | None]:
+        """The measured and the published numbers of a method in a column."""
+        return self.measured(cell.name, method.name), self.study.published_for(cell.name, method.name)
+
+    def entries(self) -> Iterator[tuple[Cell, Method, Measured | None, Published | None]]:
+        """Every column and method that the plan runs, with both numbers."""
+        for cell in self.plan.cells:
+            for method in self.plan.methods:
+                yield cell, method, *self.both(cell, method)
+
+    @property
+    def measured_cells(self) -> list[Cell]:
+        """The columns with at least one measured number."""
+        return [cell for cell in self.plan.cells if any(self.measured(cell.name, m.name) for m in self.plan.methods)]
+
 
 def summarize(plan: Plan, rows: Mapping[str, Row]) -> TableResult:
-    """Collect the rows of a plan; trials whose grid is incomplete are left out, and counted as wanted."""
+    """Collect the rows of a plan; trials whose grid is incomplete are left out, but count as wanted."""
     cells: dict[tuple[str, str], Measured] = {}
     for cell in plan.cells:
         for method in plan.methods:
-            trials = {seed: plan.points.get((cell.name, method.name, seed)) for seed in plan.budget.seeds}
-            grids = {seed: points for seed, points in trials.items() if points is not None}
+            places = {seed: (cell.name, method.name, seed) for seed in plan.budget.seeds}
+            grids = {seed: plan.points[place] for seed, place in places.items() if place in plan.points}
             if grids:
                 cells[cell.name, method.name] = measured(grids, rows, plan.study)
     return TableResult(plan, cells)
 
 
 def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study: Study) -> Measured:
-    """One cell: for each trial the chosen grid point's figure."""
+    """One cell: for each trial the figure of the chosen grid point."""
     by_seed: dict[int, float] = {}
     chosen_rows: list[Row] = []
     failed: list[str] = []
@@ -115,15 +117,15 @@ def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study:
         found = [rows[fit.key] for fit in fits if fit.key in rows]
         failed += [row["reason"] for row in found if row["status"] != DONE]
         finished = [row for row in found if row["status"] == DONE]
-        if len(found) == len(fits) and finished:  # a grid point that failed loses, and is told under the table
+        if len(found) == len(fits) and finished:  # a failed grid point is never chosen; the page lists it
             chosen = chosen_row(finished)
-            by_seed[seed] = figure_of(chosen, study)
+            by_seed[seed] = chosen["test"] if study.figure == "accuracy" else chosen["confusion_error"][study.figure]
             chosen_rows.append(chosen)
     return Measured(by_seed, len(grids), tuple(chosen_rows), tuple(failed))
 
 
 def chosen_row(rows: Sequence[Row]) -> Row:
-    """The grid point with the best validation figure; the last of equally good ones, as published.
+    """The grid point with the best validation accuracy; the last one if several are equal, as published.
 
     Examples
     --------
@@ -133,15 +135,8 @@ def chosen_row(rows: Sequence[Row]) -> Row:
     return max(reversed(rows), key=lambda row: -math.inf if row["valid"] is None else row["valid"])
 
 
-def figure_of(row: Row, study: Study) -> float:
-    """The number that the table shows."""
-    if study.figure == "accuracy":
-        return float(row["test"])
-    return float(row["confusion_error"][study.figure])
-
-
 def difference(one: Measured, other: Measured) -> Difference | None:
-    """One minus the other over the trials that both have.
+    """One minus the other, over the trials that both have.
 
     Examples
     --------
@@ -153,38 +148,30 @@ def difference(one: Measured, other: Measured) -> Difference | None:
     common = sorted(set(one.by_seed) & set(other.by_seed))
     if not common:
         return None
-    gaps = np.array([one.by_seed[seed] - other.by_seed[seed] for seed in common])
-    error = float(gaps.std(ddof=1) / math.sqrt(len(gaps))) if len(gaps) > 1 else None
-    return Difference(float(gaps.mean()), error, len(gaps))
+    gaps = [one.by_seed[seed] - other.by_seed[seed] for seed in common]
+    return Difference(float(np.mean(gaps)), standard_error(gaps), len(gaps))
 
 
 def distance_from_published(ours: Measured, published: Published) -> float | None:
     """Ours minus published, in standard errors of the difference of the two means.
 
-    The published spread is a population standard deviation over five trials; with fewer than two trials of ours
-    there is no standard error, and None is returned.
+    The published spread is a population standard deviation over five trials. None if either standard error is unknown.
     """
-    own = ours.standard_error
-    if own is None or published.spread is None:
+    if ours.standard_error is None or published.spread is None:
         return None
-    theirs = published.spread / math.sqrt(PUBLISHED_TRIALS - 1)
-    both = math.hypot(own, theirs)
+    both = math.hypot(ours.standard_error, published.spread / math.sqrt(PUBLISHED_TRIALS - 1))
     return (ours.mean - published.mean) / both if both else None
 
 
-def rank_agreement(result: TableResult, cell: str) -> tuple[float, int] | None:
-    """Spearman's correlation between published and measured means of a column, and over how many methods.
+def rank_agreement(result: TableResult, cell: Cell) -> tuple[float, int] | None:
+    """Spearman's correlation of published and measured means in a column, and the number of methods.
 
-    Variants of a method are left out; at least three methods are needed.
+    Variants are left out; None for fewer than three methods.
     """
     from scipy.stats import spearmanr
 
-    pairs = []
-    for method in result.plan.methods:
-        ours = result.measured(cell, method.name)
-        published = result.study.published_for(cell, method.name)
-        if ours is not None and published is not None and not method.variant_of:
-            pairs.append((published.mean, ours.mean))
+    found = [result.both(cell, method) for method in result.plan.methods if not method.variant_of]
+    pairs = [(published.mean, ours.mean) for ours, published in found if ours and published]
     if len(pairs) < 3:
         return None
     published_means, own_means = zip(*pairs, strict=True)

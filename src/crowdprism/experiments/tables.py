@@ -1,4 +1,4 @@
-"""A table as Markdown and CSV, published and measured side by side."""
+"""A table as a Markdown page and a CSV file, published and measured numbers side by side."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import csv
 import io
 import os
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+import numpy as np
+
 from crowdprism.errors import MissingDependencyError
-from crowdprism.experiments.shortfalls import shortfall_parts, time_parts
-from crowdprism.experiments.spec import Cell, Published
+from crowdprism.experiments.figures import write_figures
+from crowdprism.experiments.spec import Cell, Deviation, Method, Published
 from crowdprism.experiments.summary import (
     Measured,
     TableResult,
@@ -22,32 +24,28 @@ from crowdprism.experiments.summary import (
 from crowdprism.files import replacing_file
 from crowdprism.results.fit_result import installed_versions
 
+UNKNOWN_SPREAD = 1.0  # allowed instead of a spread that was not published, unless ours is larger
 DISTANCE = (
     "*Distance* is measured minus published in standard errors of the difference of the two means (the published one "
     "from its spread over five trials)."
 )
-MOST_COLUMNS = 6  # of a table on a page, besides the method
-ORDER_ONLY = "This budget changes the task, so numbers are not comparable with the published ones; their order is."
-PACKAGES = ("python", "crowdprism", "torch", "numpy", "scikit-learn")
-COLUMNS = (
-    "study",
-    "budget",
-    "cell",
-    "method",
-    "published_mean",
-    "published_spread",
-    "mean",
-    "spread",
-    "standard_error",
-    "trials",
-    "distance",
+ORDER_ONLY = (
+    "This budget changes the task: the numbers are not comparable with the published ones, only their order is."
 )
+SHORTFALL = f"Where no spread was published, the larger of ours and {UNKNOWN_SPREAD} is used. Variants are left out."
+PAIRED = "Both methods saw the same items, crowds and seeds; the standard error is that of the paired differences."
+SECONDS = (
+    "Processor seconds of one fit on one thread, median over trials. Older rows hold wall-clock seconds, taken while "
+    "other programs ran."
+)
+MOST_COLUMNS = 6  # of a table on a page, besides the method
+PACKAGES = ("python", "crowdprism", "torch", "numpy", "scikit-learn")
+OWN_COLUMNS = ("mean", "spread", "standard_error", "trials", "distance")
+COLUMNS = ("study", "budget", "cell", "method", "published_mean", "published_spread", *OWN_COLUMNS)
 
 
 def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path]:
-    """Write NAME.md and NAME.csv and, where matplotlib is installed, figures; return the paths."""
-    from crowdprism.experiments.figures import write_figures
-
+    """Write NAME.md, NAME.csv and, if matplotlib is installed, figures; return the paths."""
     target = Path(folder)
     name = result.study.name
     try:
@@ -65,67 +63,63 @@ def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path
 
 
 def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
-    """The whole page."""
+    """The whole page; a section without content is left out."""
     study, budget = result.study, result.plan.budget
     unit = " in %" if study.figure == "accuracy" else ""
+    empty = [cell.title for cell in result.plan.cells if cell not in result.measured_cells]
     parts = [
         f"# {study.name}: {study.title}",
         f"{study.source}. Written by `crowdprism reproduce {study.name} --budget {budget.name}`.",
         " ".join(study.text.split()),
         f"**Reduced in this budget:** {' '.join(budget.reduces.split())}",
         "## Measured beside published",
-        f"Mean ± population standard deviation over trials{unit}; in brackets the number of trials where it is not "
+        f"Mean ± population standard deviation over trials{unit}; in brackets the number of trials if it is not "
         f"the {len(budget.seeds)} of the budget. {DISTANCE if budget.comparable else ORDER_ONLY}",
-        *tables(result),
-        unmeasured(result),
+        *main_tables(result),
+        f"Columns not measured: {'; '.join(empty)}." if empty else "",
         *(f"![{study.title}]({path.as_posix()})" for path in figures),
-        *shortfall_parts(result),
-        *pair_parts(result),
-        *rank_parts(result),
-        *failure_parts(result),
-        *deviation_parts(result),
-        *time_parts(result),
-        "## Machine, versions, seeds",
-        provenance(result),
+        *shortfall_section(result),
+        *section("Paired differences", PAIRED, pair_table(result)),
+        *section("Order of methods, published against measured", "", rank_table(result)),
+        *section("Failed", "", "\n".join(failure_lines(result))),
+        *section("Known deviations", "", "\n".join(deviation_lines(result))),
+        *section("Seconds per fit", SECONDS, time_table(result)),
+        *section("Machine, versions, seeds", "", provenance(result)),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def tables(result: TableResult) -> Iterator[str]:
-    """Markdown tables of a width that can be read: for each column published, measured, distance."""
-    cells = [cell for cell in result.plan.cells if any(result.measured(cell.name, m.name) for m in result.plan.methods)]
+def section(title: str, text: str, content: str) -> list[str]:
+    """Heading, text and content, or nothing without content."""
+    return [f"## {title}", text, content] if content else []
+
+
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A Markdown table, or nothing without lines."""
+    listed = [f"| {' | '.join(line)} |" for line in lines]
+    return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *listed]) if listed else ""
+
+
+def main_tables(result: TableResult) -> Iterator[str]:
+    """Tables of at most `MOST_COLUMNS` columns; variants that were not run are left out."""
     shown = ("published", "measured", "distance") if result.plan.budget.comparable else ("published", "measured")
-    several = MOST_COLUMNS // len(shown)
+    cells, several = result.measured_cells, MOST_COLUMNS // len(shown)
     for first in range(0, max(1, len(cells)), several):
-        yield "\n".join(table_lines(result, cells[first : first + several], shown))
-
-
-def table_lines(result: TableResult, cells: Sequence[Cell], shown: Sequence[str]) -> Iterator[str]:
-    """One Markdown table; variants of a method that were not run there are left out."""
-    heads = [f"{cell.title}: {what}" for cell in cells for what in shown]
-    yield f"| method | {' | '.join(heads)} |"
-    yield "|---" * (1 + len(heads)) + "|"
-    for method in result.plan.methods:
-        entries: list[str] = []
-        for cell in cells:
-            ours, published = (
-                result.measured(cell.name, method.name),
-                result.study.published_for(cell.name, method.name),
+        some = cells[first : first + several]
+        lines = []
+        for method in result.plan.methods:
+            if method.variant_of and not any(result.measured(cell.name, method.name) for cell in some):
+                continue
+            lines.append(
+                [method.title, *(text for cell in some for text in texts_of(result, cell, method)[: len(shown)])]
             )
-            texts = (published_text(published, result), measured_text(ours, result), distance_text(ours, published))
-            entries += texts[: len(shown)]
-        if not method.variant_of or any(result.measured(cell.name, method.name) for cell in cells):
-            yield f"| {method.title} | {' | '.join(entries)} |"
+        yield table(["method", *(f"{cell.title}: {what}" for cell in some for what in shown)], lines)
 
 
-def unmeasured(result: TableResult) -> str:
-    """Which columns have no number yet."""
-    empty = [
-        cell.title
-        for cell in result.plan.cells
-        if not any(result.measured(cell.name, method.name) for method in result.plan.methods)
-    ]
-    return f"Columns not measured: {'; '.join(empty)}." if empty else ""
+def texts_of(result: TableResult, cell: Cell, method: Method) -> tuple[str, str, str]:
+    """Published number, measured number and distance, as text."""
+    ours, published = result.both(cell, method)
+    return published_text(published, result), measured_text(ours, result), distance_text(ours, published)
 
 
 def digits(result: TableResult) -> int:
@@ -142,7 +136,7 @@ def published_text(published: Published | None, result: TableResult) -> str:
 
 
 def measured_text(ours: Measured | None, result: TableResult) -> str:
-    """Mean, spread and, where trials are missing, how many there are."""
+    """Mean and spread, with the number of trials if some are missing."""
     if ours is None:
         return "not measured"
     places = digits(result)
@@ -153,94 +147,109 @@ def measured_text(ours: Measured | None, result: TableResult) -> str:
 
 
 def distance_text(ours: Measured | None, published: Published | None) -> str:
-    """Signed number of standard errors."""
-    if ours is None or published is None:
-        return ""
-    found = distance_from_published(ours, published)
+    """Signed number of standard errors, empty if unknown."""
+    found = distance_from_published(ours, published) if ours and published else None
     return "" if found is None else f"{found:+.1f}"
 
 
-def pair_parts(result: TableResult) -> list[str]:
-    """Paired differences that the study asks for."""
-    asked = [(cell, one, other) for cell in result.plan.cells for one, other in result.study.pairs]
-    lines = [line for cell, one, other in asked if (line := pair_line(result, cell, one, other))]
-    if not lines:
+def allowed_spread(ours: Measured, published: Published) -> float:
+    """By how much a mean may lie below the published one: the published spread.
+
+    Examples
+    --------
+    >>> allowed_spread(Measured({1: 60.0, 2: 66.0}, 2, ()), Published(70.0))
+    3.0
+    """
+    return max(ours.spread, UNKNOWN_SPREAD) if published.spread is None else published.spread
+
+
+def shortfall_section(result: TableResult) -> list[str]:
+    """Methods whose mean is below the published one by more than its spread, and whether the reason is known."""
+    if result.study.figure != "accuracy" or not result.plan.budget.comparable or not result.study.published:
         return []
-    head = [
-        "| column | difference | published | measured ± standard error | in standard errors | trials |",
-        "|---|---|---|---|---|---|",
-    ]
-    told = "Both methods saw the same items, crowds and seeds; the standard error is that of the paired differences."
-    return ["## Paired differences", told, "\n".join([*head, *lines])]
+    lines = []
+    for cell, method, ours, published in result.entries():
+        if ours is None or published is None or method.variant_of:
+            continue
+        spread = allowed_spread(ours, published)
+        if ours.mean < published.mean - spread:
+            explained = any(concerns(one, cell, method) for one in result.study.deviations)
+            reason = "the reason is among the known deviations" if explained else "no reason is known"
+            lines.append(
+                f"- {method.title}, {cell.title}: {ours.mean:.2f} ({ours.n_trials} trials) against "
+                f"{published.mean:.2f} - {spread:.2f}; {reason}."
+            )
+    return section("Below the published mean by more than its spread", SHORTFALL, "\n".join(lines or ["- none"]))
 
 
-def pair_line(result: TableResult, cell: Cell, one: str, other: str) -> str:
-    """One difference as a line of Markdown, or nothing where no trial has both."""
-    study, places = result.study, digits(result)
-    ours, others = result.measured(cell.name, one), result.measured(cell.name, other)
-    found = difference(ours, others) if ours and others else None
-    if found is None:
-        return ""
-    first, second = (study.published_for(cell.name, name) for name in (one, other))
-    gap = f"{first.mean - second.mean:+.{places}f}" if first and second and first is not second else "-"
-    error = "" if found.standard_error is None else f" ± {found.standard_error:.{places}f}"
-    in_errors = "" if found.in_standard_errors is None else f"{found.in_standard_errors:+.1f}"
-    entries = (
-        cell.title,
-        f"{study.method(one).title} - {study.method(other).title}",
-        gap,
-        f"{found.mean:+.{places}f}{error}",
-        in_errors,
-        str(found.n_trials),
+def concerns(deviation: Deviation, cell: Cell, method: Method) -> bool:
+    """Whether a deviation is about this method or column in particular; one about everything explains nothing."""
+    return (
+        bool(deviation.methods or deviation.cells)
+        and (not deviation.methods or method.name in deviation.methods)
+        and (not deviation.cells or cell.name in deviation.cells)
     )
-    return f"| {' | '.join(entries)} |"
 
 
-def rank_parts(result: TableResult) -> list[str]:
-    """Agreement of orders, column by column."""
+def pair_table(result: TableResult) -> str:
+    """The paired differences that the study asks for."""
+    study, places = result.study, digits(result)
     lines = []
     for cell in result.plan.cells:
-        found = rank_agreement(result, cell.name)
-        if found is not None:
-            lines.append(f"| {cell.title} | {found[0]:.2f} | {found[1]} |")
-    if not lines:
-        return []
-    head = ["| column | Spearman's correlation | methods |", "|---|---|---|"]
-    return ["## Order of methods, published against measured", "\n".join([*head, *lines])]
+        for one, other in study.pairs:
+            ours, others = result.measured(cell.name, one), result.measured(cell.name, other)
+            found = difference(ours, others) if ours and others else None
+            if found is None:
+                continue
+            first, second = (study.published_for(cell.name, name) for name in (one, other))
+            gap = f"{first.mean - second.mean:+.{places}f}" if first and second and first is not second else "-"
+            error = "" if found.standard_error is None else f" ± {found.standard_error:.{places}f}"
+            in_errors = "" if found.in_standard_errors is None else f"{found.in_standard_errors:+.1f}"
+            names = f"{study.method(one).title} - {study.method(other).title}"
+            lines.append([cell.title, names, gap, f"{found.mean:+.{places}f}{error}", in_errors, str(found.n_trials)])
+    return table(
+        ["column", "difference", "published", "measured ± standard error", "in standard errors", "trials"], lines
+    )
 
 
-def failure_parts(result: TableResult) -> list[str]:
-    """What failed, with reasons."""
-    lines = [
-        f"- {result.study.method(method).title}, {result.study.cell(cell).title}: {len(found.failed)} fits failed; "
-        f"the first with {found.failed[0]}"
-        for (cell, method), found in result.cells.items()
-        if found.failed
-    ]
-    return ["## Failed", "\n".join(lines)] if lines else []
+def rank_table(result: TableResult) -> str:
+    """Agreement of the order of methods, column by column."""
+    found = [(cell.title, rank_agreement(result, cell)) for cell in result.plan.cells]
+    lines = [[title, f"{ranks[0]:.2f}", str(ranks[1])] for title, ranks in found if ranks is not None]
+    return table(["column", "Spearman's correlation", "methods"], lines)
 
 
-def deviation_parts(result: TableResult) -> list[str]:
-    """Known deviations of what was run."""
+def failure_lines(result: TableResult) -> Iterator[str]:
+    """Failed fits with the first reason."""
+    for (cell, method), found in result.cells.items():
+        if found.failed:
+            titles = f"{result.study.method(method).title}, {result.study.cell(cell).title}"
+            yield f"- {titles}: {len(found.failed)} fits failed; the first with {found.failed[0]}"
+
+
+def deviation_lines(result: TableResult) -> Iterator[str]:
+    """Known deviations of the cells and methods that were run."""
     cells = {cell.name for cell in result.plan.cells}
     methods = {method.name for method in result.plan.methods}
-    told = [
-        f"- {' '.join(one.text.split())}"
-        for one in result.study.deviations
-        if (not one.cells or cells & set(one.cells)) and (not one.methods or methods & set(one.methods))
-    ]
-    return ["## Known deviations", "\n".join(told)] if told else []
+    for one in result.study.deviations:
+        if (not one.cells or cells & set(one.cells)) and (not one.methods or methods & set(one.methods)):
+            yield f"- {' '.join(one.text.split())}"
+
+
+def time_table(result: TableResult) -> str:
+    """Median seconds of the chosen fits, by method and column."""
+    cells = result.plan.cells
+    lines = []
+    for method in result.plan.methods:
+        found = [result.measured(cell.name, method.name) for cell in cells]
+        if any(found):
+            medians = (one and np.median([row["seconds"] for row in one.rows]) for one in found)
+            lines.append([method.title, *("" if one is None else f"{one:.1f}" for one in medians)])
+    return table(["method", *(cell.title for cell in cells)], lines)
 
 
 def provenance(result: TableResult) -> str:
-    """Machine, versions and seeds in a few sentences."""
-    versions = installed_versions()
-    told = ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
-    return f"{processor()}, one thread per fit; {told}. Seeds {', '.join(map(str, result.plan.budget.seeds))}."
-
-
-def processor() -> str:
-    """The processor's name and the number of cores, as far as the system tells."""
+    """Processor, cores, versions and seeds."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -248,7 +257,10 @@ def processor() -> str:
     except OSError:
         pass
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return f"{model}, {cores} cores"
+    versions = installed_versions()
+    packages = ", ".join(f"{name} {versions[name]}" for name in PACKAGES if name in versions)
+    seeds = ", ".join(map(str, result.plan.budget.seeds))
+    return f"{model}, {cores} cores, one thread per fit; {packages}. Seeds {seeds}."
 
 
 def as_csv(result: TableResult) -> str:
@@ -256,17 +268,12 @@ def as_csv(result: TableResult) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
-    for cell in result.plan.cells:
-        for method in result.plan.methods:
-            ours, published = (
-                result.measured(cell.name, method.name),
-                result.study.published_for(cell.name, method.name),
-            )
-            if ours is None and published is None:
-                continue
-            own = (ours.mean, ours.spread, ours.standard_error, ours.n_trials) if ours else (None, None, None, 0)
-            distance = distance_from_published(ours, published) if ours and published else None
-            numbers = (published and published.mean, published and published.spread, *own, distance)
-            shown = ["" if one is None else f"{one:.6g}" if isinstance(one, float) else one for one in numbers]
-            writer.writerow([result.study.name, result.plan.budget.name, cell.name, method.name, *shown])
+    for cell, method, ours, published in result.entries():
+        if ours is None and published is None:
+            continue
+        own = (ours.mean, ours.spread, ours.standard_error, ours.n_trials) if ours else (None, None, None, 0)
+        distance = distance_from_published(ours, published) if ours and published else None
+        numbers = (published and published.mean, published and published.spread, *own, distance)
+        shown = ["" if one is None else f"{one:.6g}" if isinstance(one, float) else one for one in numbers]
+        writer.writerow([result.study.name, result.plan.budget.name, cell.name, method.name, *shown])
     return text.getvalue()

@@ -1,4 +1,4 @@
-"""Which methods a page names as below the published numbers, by hand."""
+"""Pages: which methods they name as below the published numbers, times, and published beside measured numbers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from crowdprism.experiments import Plan, load_study, make_plan, read_study, summarize
-from crowdprism.experiments.shortfalls import shortfall_parts, time_parts
+from crowdprism.experiments import Plan, make_plan, read_study, summarize
+from crowdprism.experiments.tables import shortfall_section, time_table
 
 
 def rows_of(plan: Plan, test: dict[str, list[float]]) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def plan(tiny_text: str) -> Plan:
 
 
 def test_a_mean_below_the_published_one_by_more_than_its_spread_is_named(plan: Plan) -> None:
-    told = shortfall_parts(summarize(plan, rows_of(plan, {"f": [77.0, 78.0], "vote": [69.0, 69.0]})))[-1]
+    told = shortfall_section(summarize(plan, rows_of(plan, {"f": [77.0, 78.0], "vote": [69.0, 69.0]})))[-1]
     assert told == "- GeoCrowdNet(F), Easy digits: 77.50 (2 trials) against 80.00 - 2.00; no reason is known."
 
 
@@ -34,33 +34,22 @@ def test_a_mean_below_the_published_one_by_more_than_its_spread_is_named(plan: P
 )
 def test_a_deviation_of_the_method_or_the_column_explains_it(tiny_text: str, concerns: str, explained: bool) -> None:
     plan = make_plan(read_study(f'{tiny_text}\n[[deviations]]\n{concerns}\ntext = "Other ties."\n'), "quick")
-    told = shortfall_parts(summarize(plan, rows_of(plan, {"f": [90.0, 90.0], "vote": [60.0, 60.0]})))[-1]
+    told = shortfall_section(summarize(plan, rows_of(plan, {"f": [90.0, 90.0], "vote": [60.0, 60.0]})))[-1]
     assert told.endswith("the reason is among the known deviations.") == explained
 
 
 def test_without_a_published_spread_ours_or_one_point_is_allowed(tiny_text: str) -> None:
     plan = make_plan(read_study(tiny_text.replace("vote = [70.0, 1.0]", "vote = 70.0")), "quick")
     for found, named in (([68.9, 69.2], False), ([68.8, 69.1], True), ([66.0, 70.0], False)):
-        told = shortfall_parts(summarize(plan, rows_of(plan, {"f": [90.0, 90.0], "vote": found})))[-1]
+        told = shortfall_section(summarize(plan, rows_of(plan, {"f": [90.0, 90.0], "vote": found})))[-1]
         assert ("NN-MV" in told) == named
 
 
 def test_a_budget_that_changes_the_task_names_nobody(tiny_text: str) -> None:
     text = tiny_text.replace('reduces = "all but two trials"', 'reduces = "x"\ncomparable = false')
     plan = make_plan(read_study(text), "quick")
-    assert shortfall_parts(summarize(plan, rows_of(plan, {"f": [1.0, 1.0], "vote": [1.0, 1.0]}))) == []
+    assert shortfall_section(summarize(plan, rows_of(plan, {"f": [1.0, 1.0], "vote": [1.0, 1.0]}))) == []
 
 
 def test_times_are_medians_by_method_and_column(plan: Plan) -> None:
-    assert "| NN-MV | 3.0 |" in time_parts(summarize(plan, rows_of(plan, {"f": [1.0, 1.0], "vote": [1.0, 1.0]})))[-1]
-
-
-def test_a_row_may_have_a_crowd_of_its_own() -> None:
-    plan = make_plan(load_study("human-last"), "quick", methods=["gold", "nn-mv"], cells=["music"])
-    kinds = {method: fits[0].data.crowd.kind for (_, method, _), fits in plan.points.items()}
-    assert kinds == {"gold": "gold", "nn-mv": "human"}
-
-
-def test_the_study_with_clean_labels_shares_its_fits_with_table_2() -> None:
-    ours = {fit.key for fit in make_plan(load_study("human-clean"), "cpu").fits}
-    assert {fit.key for fit in make_plan(load_study("T2"), "cpu").fits} <= ours
+    assert "| NN-MV | 3.0 |" in time_table(summarize(plan, rows_of(plan, {"f": [1.0, 1.0], "vote": [1.0, 1.0]})))
