@@ -24,7 +24,7 @@ import torch
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import CLASSIFIERS, make_classifier
-from crowdprism.classifiers.problem import Problem
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.files import replacing_file
 from crowdprism.training import FlatAnnotations, InputScaling, TensorItems, Trainer
 from step_cost import BATCH, CPU, Variant, interleaved, make_data, plain_step
@@ -40,11 +40,8 @@ def method_step(name: str, images: torch.Tensor, annotations: Annotations) -> Va
     flat = FlatAnnotations.of(annotations)
     items = TensorItems(images, InputScaling.identity(), CPU)
     problem = Problem(annotations, flat, items, BATCH, CPU, seed=0)
-    model._warnings = []
-    model._network_name = "lenet5"
-    model._check_parameters(problem)
-    network = model._build(problem)
-    trainer = Trainer(network, model._make_head_for(network, problem), items, flat, model._settings(problem))
+    run = model.make_run(problem)
+    trainer = Trainer(run.network, run.head, items, flat, run.settings)
     trainer.network.train()
     trainer.head.train()
     trainer.head.start_epoch(0)

@@ -20,6 +20,8 @@ from numbers import Integral
 from numbers import Real as RealNumber
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from crowdprism.errors import InvalidParameterError
 
 
@@ -33,7 +35,7 @@ class Whole:
     def accepts(self, value: Any) -> bool:
         """Tell whether the value is allowed."""
         whole = isinstance(value, Integral) and not isinstance(value, bool)
-        return whole and value >= self.low and (self.high is None or value <= self.high)
+        return bool(whole and value >= self.low and (self.high is None or value <= self.high))
 
     def __str__(self) -> str:
         return f"a whole number {_range(self.low, self.high)}"
@@ -41,7 +43,7 @@ class Whole:
 
 @dataclass(frozen=True)
 class Real:
-    """A number within bounds; finite unless `infinite`, the low bound itself excluded where `above`."""
+    """A number within bounds; `above` and `below` exclude the bound itself. Finite unless `infinite`."""
 
     low: float
     high: float | None = None
@@ -51,9 +53,10 @@ class Real:
 
     def accepts(self, value: Any) -> bool:
         """Tell whether the value is allowed."""
-        if not isinstance(value, RealNumber) or isinstance(value, bool) or math.isnan(value):
+        if isinstance(value, bool) or not isinstance(value, RealNumber):
             return False
-        if math.isinf(value) and not self.infinite:
+        value = float(value)
+        if math.isnan(value) or (math.isinf(value) and not self.infinite):
             return False
         high_enough = value > self.low if self.above else value >= self.low
         low_enough = self.high is None or (value < self.high if self.below else value <= self.high)
@@ -64,17 +67,30 @@ class Real:
 
 
 class OneOf:
-    """One of a few values, listed in the message."""
+    """One of a few values, all listed in the message. NumPy's strings and booleans count as Python's."""
 
     def __init__(self, *values: Any) -> None:
         self.values = values
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the value is one of those listed."""
-        return any(type(value) is type(one) and value == one for one in self.values)
+        """Tell whether the value is one of those listed; 1 is not `True`."""
+        return any(_same_kind(value, one) and value == one for one in self.values)
 
     def __str__(self) -> str:
         return _either([repr(value) for value in self.values])
+
+
+FLAG = OneOf(True, False)
+PROBABILITY = Real(0, 1, above=True, below=True)
+
+# A rule, a literal, or a tuple of these: any of them will do.
+Allowed = Whole | Real | OneOf | str | None | tuple["Allowed", ...]
+
+
+def _same_kind(value: Any, one: Any) -> bool:
+    if isinstance(one, bool):
+        return isinstance(value, (bool, np.bool_))
+    return isinstance(value, str) if isinstance(one, str) else type(value) is type(one)
 
 
 def _range(low: float, high: float | None, *, above: bool = False, below: bool = False) -> str:
@@ -89,9 +105,6 @@ def _either(choices: list[str]) -> str:
     return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
-Allowed = Any  # Whole, Real, OneOf, None, a literal, or a tuple of these (any of them will do)
-
-
 def check_parameters(values: Mapping[str, Any], allowed: Mapping[str, Allowed]) -> None:
     """Raise `InvalidParameterError` for the first parameter whose value is not allowed; others are not looked at."""
     for name, rule in allowed.items():
@@ -102,9 +115,7 @@ def check_parameters(values: Mapping[str, Any], allowed: Mapping[str, Allowed]) 
 def _accepts(rule: Allowed, value: Any) -> bool:
     if isinstance(rule, tuple):
         return any(_accepts(one, value) for one in rule)
-    if isinstance(rule, (Whole, Real, OneOf)):
-        return rule.accepts(value)
-    return value is rule or (isinstance(rule, str) and isinstance(value, str) and value == rule)
+    return rule.accepts(value) if isinstance(rule, (Whole, Real, OneOf)) else OneOf(rule).accepts(value)
 
 
 def _describe(rule: Allowed) -> str:
@@ -114,31 +125,42 @@ def _describe(rule: Allowed) -> str:
 
 
 class Parameterized:
-    """Constructor parameters by name, as scikit-learn expects them; for methods that must not import scikit-learn.
+    """Constructor parameters by name, as scikit-learn expects them, without importing scikit-learn.
 
-    The constructor only stores. A class that takes `**options` shares the parameters of its base.
+    Base of aggregators and classifiers. The constructor only stores. A class whose constructor takes `**options`
+    and passes them on has the parameters of its base as well.
     """
 
-    _allowed: ClassVar[Mapping[str, Allowed]] = {}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {}  # a subclass lists its own; those of its bases stay in force
+
+    @classmethod
+    def _constructor_parameters(cls) -> dict[str, inspect.Parameter]:
+        """Every parameter: the class's own first, then those of the bases that its `**options` reach."""
+        found: dict[str, inspect.Parameter] = {}
+        for base in cls.__mro__[:-1]:  # without object
+            if "__init__" not in vars(base):
+                continue
+            own = list(inspect.signature(vars(base)["__init__"]).parameters.values())[1:]  # without self
+            passes_on = any(parameter.kind is parameter.VAR_KEYWORD for parameter in own)
+            for parameter in own:
+                if parameter.kind is not parameter.VAR_KEYWORD:
+                    found.setdefault(parameter.name, parameter)
+            if not passes_on:
+                break
+        return found
 
     @classmethod
     def _parameter_defaults(cls) -> dict[str, Any]:
-        """Every parameter with its default, the class's own first, then those passed on to its bases."""
-        found: dict[str, Any] = {}
-        for base in cls.__mro__:
-            if "__init__" in vars(base) and issubclass(base, Parameterized):
-                for name, parameter in inspect.signature(base.__init__).parameters.items():
-                    if name != "self" and parameter.kind is not inspect.Parameter.VAR_KEYWORD:
-                        found.setdefault(name, parameter.default)
-        return found
+        """Every parameter with its default."""
+        return {name: parameter.default for name, parameter in cls._constructor_parameters().items()}
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, as scikit-learn's `get_params`."""
-        return {name: getattr(self, name) for name in self._parameter_defaults()}
+        return {name: getattr(self, name) for name in self._constructor_parameters()}
 
     def set_params(self, **params: Any) -> Self:
         """Set parameters by name, as scikit-learn's `set_params`."""
-        known = self._parameter_defaults()
+        known = self._constructor_parameters()
         for name, value in params.items():
             if name not in known:
                 raise InvalidParameterError(
@@ -148,11 +170,18 @@ class Parameterized:
         return self
 
     def check_params(self) -> None:
-        """Raise for the first parameter that is not allowed; subclasses declare what is in `_allowed`."""
+        """Raise for the first parameter that is not allowed; a class's rule replaces its base's for the same name."""
+        allowed: dict[str, Allowed] = {}
         for base in reversed(type(self).__mro__):
-            check_parameters(self.get_params(), vars(base).get("_allowed", {}))
+            allowed |= vars(base).get("_allowed", {})
+        check_parameters(self.get_params(), allowed)
 
     def __repr__(self) -> str:
+        """Show the parameters that differ from their defaults."""
         defaults = self._parameter_defaults()
-        changed = [f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name]]
+        changed = [f"{name}={value!r}" for name, value in self.get_params().items() if not _same(value, defaults[name])]
         return f"{type(self).__name__}({', '.join(changed)})"
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (type(value) is type(default) and bool(np.all(value == default)))

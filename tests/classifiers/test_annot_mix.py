@@ -13,7 +13,7 @@ from crowdprism.classifiers import AnnotMix
 from crowdprism.classifiers.annot_mix import AnnotatorMixHead
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import coupled_cross_entropy, diagonal_confusions, log_columns
-from crowdprism.networks.network_embedding import EmbeddingTap
+from crowdprism.networks.build import EmbeddingTap
 
 SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}}
 
@@ -99,7 +99,7 @@ def test_a_batch_with_a_single_annotation_can_be_trained_on() -> None:
 
 def test_the_network_is_left_without_hooks(crowd: Any) -> None:
     model = AnnotMix(**SMALL).fit(crowd.features, crowd.annotations)
-    assert not any(part._forward_pre_hooks for part in model._members[0].network.modules())
+    assert not any(part._forward_pre_hooks for part in model.predictor_.members[0].network.modules())
 
 
 def test_two_kinds_of_mixing_at_once_are_refused(crowd: Any) -> None:

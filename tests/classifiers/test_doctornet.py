@@ -61,14 +61,14 @@ def test_learning_weights_leaves_network_and_outputs_untouched(crowd: Any) -> No
         network.influence.forget()
         network(batch.features)
         DoctorHead(network, weighted=weighted).loss(crowd.log_class_probs(), batch).backward()
-        gradients.append((network.trunk[0].weight.grad.clone(), network.outputs.pending.leaf.grad.clone()))  # type: ignore
+        gradients.append((network.trunk[0].weight.grad.clone(), network.outputs.working()[1].grad.clone()))  # type: ignore
     assert all(torch.equal(plain, weighted) for plain, weighted in zip(*gradients, strict=True))
-    assert network.influence.pending.leaf.grad.abs().sum() > 0  # type: ignore
+    assert network.influence.working()[1].grad.abs().sum() > 0  # type: ignore
 
 
 def test_a_better_imitated_annotator_gets_more_weight(crowd: Any) -> None:
     model = DoctorNet(weighted=True, **{**SMALL, "epochs": 30}).fit(crowd.features, crowd.annotations)
-    weights = model._members[0].network.influence.values  # skills fall from 0.9 to 0.5
+    weights = model.predictor_.members[0].network.influence.values  # skills fall from 0.9 to 0.5
     assert weights[:2].mean() > weights[3:].mean()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from torch.utils.data import TensorDataset
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import CLASSIFIERS, GeoCrowdNet, load_classifier, make_classifier
-from crowdprism.classifiers.alignment import agreement, examine_alignment
+from crowdprism.classifiers.posterior import agreement, examine_alignment
 from crowdprism.errors import (
     CrowdprismWarning,
     InvalidAnnotationsError,
@@ -136,7 +137,7 @@ def test_the_same_seed_gives_the_same_model_and_heads_differ() -> None:
     first, second = (quick(n_heads=2).fit(problem.X, problem.annotations) for _ in range(2))
     assert np.array_equal(first.predict_proba(problem.X), second.predict_proba(problem.X))
     assert np.array_equal(first.confusions_, second.confusions_)
-    weights = [next(iter(member.network.parameters())) for member in first._members]
+    weights = [next(iter(member.network.parameters())) for member in first.predictor_.members]
     assert not torch.equal(*weights)
 
 
@@ -145,8 +146,9 @@ def test_heads_are_averaged() -> None:
     model = quick(n_heads=2).fit(problem.X, problem.annotations)
     both = model.predict_proba(problem.X)
     each = []
-    for member in list(model._members):
-        model._members = [member]
+    predictor = model.predictor_
+    for member in predictor.members:
+        model.predictor_ = replace(predictor, members=(member,))
         each.append(model.predict_proba(problem.X))
     assert np.allclose(both, np.mean(each, axis=0), atol=1e-6)
 
@@ -187,7 +189,7 @@ def test_images_find_their_network() -> None:
     truth = np.arange(30) % 3
     images[np.arange(30), 5 + 6 * truth, 10:20] = 255
     model = GeoCrowdNet(epochs=12, learning_rate=0.01, shift=1, regularizer=None).fit(images, truth)
-    assert type(model._members[0].network).__name__ == "LeNet5"
+    assert type(model.predictor_.members[0].network).__name__ == "LeNet5"
     assert (model.predict(images) == truth).mean() > 0.9
 
 
@@ -275,7 +277,7 @@ def test_paper_mode_starts_from_identity_logits_and_decays_everything() -> None:
     problem = small()
     model = quick(mode="paper", regularizer="F", strength=0.01)
     model.fit(problem.X, problem.annotations, X_valid=problem.X_test, y_valid=problem.truth_test)
-    from crowdprism.classifiers.problem import Problem
+    from crowdprism.classifiers.fitting import Problem
     from crowdprism.training import FlatAnnotations, InputScaling, TensorItems
 
     items = TensorItems(torch.from_numpy(problem.X), InputScaling.identity(), torch.device("cpu"))
@@ -371,9 +373,9 @@ def test_parameters_are_written_as_json(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("parameters", "told"),
     [
-        ({"regularizer": "G"}, "regularizer must be one of 'F', 'W', None, 'auto', not 'G'"),
-        ({"loss": "cce"}, "'ccem', 'joint'"),
-        ({"selection": "best"}, "annotations, clean, last"),
+        ({"regularizer": "G"}, "regularizer must be 'F', 'W', None or 'auto', not 'G'"),
+        ({"loss": "cce"}, "'ccem' or 'joint'"),
+        ({"selection": "best"}, "'annotations', 'clean' or 'last'"),
         ({"network": "mpl"}, "linear, mlp"),
         ({"network": 3}, "torch.nn.Module"),
         ({"start": "eye"}, "'dawid-skene'"),
@@ -381,7 +383,7 @@ def test_parameters_are_written_as_json(tmp_path: Path) -> None:
         ({"strength": -1.0}, "strength"),
         ({"evidence_temper": 0.0}, "evidence_temper"),
         ({"n_heads": 0}, "n_heads"),
-        ({"optimizer": "sgd"}, "adam, adamw, radam"),
+        ({"optimizer": "sgd"}, "'adam', 'adamw' or 'radam'"),
         ({"device": "tpu9"}, "cpu, cuda or mps"),
         ({"network": nn.Linear(3, 5), "network_options": None}, "does not accept items of shape|returns shape"),
         ({"network": nn.Linear(2, 5), "network_options": None}, r"returns shape \(2, 5\)"),

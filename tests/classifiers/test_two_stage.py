@@ -12,9 +12,10 @@ import torch
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import TwoStage, make_classifier
-from crowdprism.classifiers.problem import Problem
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.errors import CrowdprismWarning, InvalidParameterError
-from crowdprism.networks.target_head import TargetHead, soft_cross_entropy
+from crowdprism.networks.heads import TargetHead
+from crowdprism.networks.losses import soft_cross_entropy
 from crowdprism.training import FlatAnnotations
 from crowdprism.training.augmentation import mixed
 

@@ -1,22 +1,40 @@
-"""Classifiers: (features, annotations) in, a classifier for new items out; one file per method."""
+"""Classifiers: (features, annotations) in, a classifier for new items out; one file per method or close family.
+
+How to add a method
+-------------------
+A method is one file with a subclass of `CrowdClassifier` and one line in `crowdprism.classifiers.CLASSIFIERS`.
+
+1. Write a **crowd head**, a subclass of `crowdprism.networks.CrowdHead` (a torch module).
+   `loss(log_class_probs, batch)` returns the *sum* of the loss over the annotations of a `crowdprism.networks.Batch`;
+   `confusions()` returns (annotator, true class, given label) with rows that sum to one, or None. The docstrings of
+   `CrowdHead` describe the rest: the denominator of the mean (`count`), regularisers (`penalties`), EM steps
+   (`end_epoch`), other hooks, and which items are trained on (`visited`). What a head keeps between epochs goes into
+   registered buffers, so that checkpoints carry it. A parameter with one row per annotator is best held in a
+   `crowdprism.networks.RowTable`: large tables are then updated only where a batch touches them.
+   `make_annotator_layer` gives ready confusion matrices.
+
+2. Subclass `CrowdClassifier` as a dataclass (`kw_only=True, eq=False, repr=False`), or with a constructor that takes
+   `**training`, passes it on and only stores. Set `name`, declare in `_allowed` what the parameters accept
+   (`crowdprism.parameters`), and return the head from `_make_head(problem)`. The other methods of the section "what a
+   method supplies" are optional. Draw random numbers only through `crowdprism.seeding`, with `problem.seed` and
+   `problem.member`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from crowdprism.classifiers.aggnet import AggNet
+from crowdprism.classifiers.aggnet import AggNet, Raykar
 from crowdprism.classifiers.annot_mix import AnnotMix
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.coinnet import COINNet
 from crowdprism.classifiers.conal import CoNAL
 from crowdprism.classifiers.crowdlayer import CrowdLayer
 from crowdprism.classifiers.doctornet import DoctorNet
-from crowdprism.classifiers.geocrowdnet import GeoCrowdNet
+from crowdprism.classifiers.geocrowdnet import GeoCrowdNet, SpeeLFC
 from crowdprism.classifiers.max_mig import MaxMIG
 from crowdprism.classifiers.mbem import MBEM
-from crowdprism.classifiers.raykar import Raykar
-from crowdprism.classifiers.speelfc import SpeeLFC
 from crowdprism.classifiers.tracereg import TraceReg
 from crowdprism.classifiers.two_stage import TwoStage
 from crowdprism.classifiers.unionnet import UnionNet

@@ -1,4 +1,4 @@
-"""AggNet: EM in which the classifier is the prior of the true classes, learned while it is being used.
+"""AggNet, and Raykar's EM before it: the classifier is the prior of the true classes, learned while it is used.
 
 Albarqouni, Baur, Achilles, Belagiannis, Demirci and Navab, "AggNet: deep learning from crowds for mitosis detection
 in breast cancer histology images", IEEE TMI 2016; for several classes as in Rodrigues and Pereira (AAAI 2018).
@@ -7,18 +7,20 @@ in breast cancer histology images", IEEE TMI 2016; for several classes as in Rod
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 
-from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.starting_values import vote_targets
 from crowdprism.networks import EpochView
-from crowdprism.networks.annotator_em import counted_confusions, expected_counts, log_posterior
-from crowdprism.networks.target_head import TargetHead
+from crowdprism.networks.heads import TargetHead
+from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
+from crowdprism.parameters import Allowed, Real, Whole
 
 
 class ExpectationHead(TargetHead):
@@ -49,13 +51,7 @@ class ExpectationHead(TargetHead):
         assert self.known_confusions is not None
         log_prior = view.log_class_probs.clamp_min(math.log(self.smallest))
         log_targets = log_posterior(
-            log_prior,
-            self.known_confusions,
-            view.item,
-            view.annotator,
-            view.label,
-            view.weight,
-            smallest=self.smallest,
+            log_prior, self.known_confusions, view.item, view.annotator, view.label, view.weight, smallest=self.smallest
         )
         self.targets.copy_(log_targets.exp())
 
@@ -68,6 +64,7 @@ class ExpectationHead(TargetHead):
         self.known_confusions.copy_(counted_confusions(counts, self.smoothing))
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AggNet(CrowdClassifier):
     """Alternate between guessing the true classes from network and labels, and training the network on the guesses.
 
@@ -80,37 +77,18 @@ class AggNet(CrowdClassifier):
     smallest
         Class probabilities below this are taken as this when combined with labels: an overconfident network must not
         silence the annotators. The authors' code has 1e-3.
-    **training
-        Parameters of `CrowdClassifier`.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = AggNet(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "aggnet"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "epochs_per_round": Whole(1),
+        "smoothing": Real(0),
+        "smallest": Real(0, 1, above=True, below=True),
+    }
 
-    def __init__(
-        self, *, epochs_per_round: int = 1, smoothing: float = 1.0, smallest: float = 1e-3, **training: Any
-    ) -> None:
-        super().__init__(**training)
-        self.epochs_per_round = epochs_per_round
-        self.smoothing = smoothing
-        self.smallest = smallest
-
-    def _check_parameters(self, problem: Problem) -> None:
-        if not isinstance(self.epochs_per_round, int) or self.epochs_per_round < 1:
-            raise InvalidParameterError(
-                f"epochs_per_round must be a whole number of at least 1, not {self.epochs_per_round!r}."
-            )
-        if not self.smoothing >= 0:
-            raise InvalidParameterError(f"smoothing must be at least 0, not {self.smoothing!r}.")
-        if not 0 < self.smallest < 1:
-            raise InvalidParameterError(f"smallest must be above 0 and below 1, not {self.smallest!r}.")
+    epochs_per_round: int = 1
+    smoothing: float = 1.0
+    smallest: float = 1e-3
 
     def _make_head(self, problem: Problem) -> ExpectationHead:
         votes, used = vote_targets(problem)
@@ -128,11 +106,32 @@ class AggNet(CrowdClassifier):
         )
 
 
-def vote_targets(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Vote shares of all items (even where there are none), and which items have annotations."""
-    annotations = problem.annotations
-    even = torch.full((problem.n_classes,), 1 / problem.n_classes)
-    shares = torch.from_numpy(vote_shares(vote_totals(annotations), even.numpy())).float()
-    n_extra = problem.flat.n_items - len(shares)
-    labelled = torch.from_numpy(annotations.labels_per_item > 0)
-    return torch.cat([shares, even.expand(n_extra, -1)]), torch.cat([labelled, torch.zeros(n_extra, dtype=torch.bool)])
+@dataclass(kw_only=True, eq=False, repr=False)
+class Raykar(AggNet):
+    """EM of a logistic regression (softmax for several classes) and the annotators' sensitivity and specificity.
+
+    Raykar, Yu, Zhao, Valadez, Florin, Bogoni and Moy, "Learning from crowds", JMLR 11, 2010.
+    For two classes row 1 of an annotator's confusion matrix holds the sensitivity and row 0 the specificity.
+
+    Parameters
+    ----------
+    epochs_per_round
+        Passes over the items between two E-steps. The paper takes Newton steps to the end; a few passes that start
+        from the last weights reach the same point over the rounds (generalised EM).
+    smoothing
+        Pseudo-count of each confusion entry, the Beta prior of the paper; which has 0 where no prior is stated.
+    smallest
+        As in `AggNet`; the paper has no such limit, so it is small here.
+    **training
+        Parameters of `CrowdClassifier`. `network` is linear by default, with a larger rate; `weight_decay` plays the
+        Gaussian prior on the weights, without which separable data send them to infinity.
+    """
+
+    name: ClassVar[str] = "raykar"
+
+    epochs_per_round: int = 2
+    smoothing: float = 0.01
+    smallest: float = 1e-6
+    network: Any = "linear"
+    learning_rate: float = 3e-2
+    weight_decay: float | Literal["auto"] = 1e-2

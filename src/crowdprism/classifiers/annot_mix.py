@@ -6,8 +6,9 @@ extension", ECAI 2024.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,13 +16,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
+from crowdprism.classifiers.fitting import Problem, Run
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable
 from crowdprism.networks.annotator_layer import diagonal_logit
-from crowdprism.networks.build import seeded
-from crowdprism.networks.dropout import set_generator
-from crowdprism.networks.network_embedding import EmbeddingTap
+from crowdprism.networks.backbones import set_generator
+from crowdprism.networks.build import EmbeddingTap, seeded
+from crowdprism.parameters import PROBABILITY, Allowed, Real
 from crowdprism.seeding import torch_stream
 
 WIDTH = 128  # of the annotators' and items' parts of the confusion network, as in the paper
@@ -151,6 +152,7 @@ def _with_past_statistics(norm: nn.Module, inputs: Tensor) -> Tensor:
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class AnnotMix(CrowdClassifier):
     """Mix pairs of annotations (items, annotators and labels alike) and train classifier and confusions on them.
 
@@ -171,38 +173,23 @@ class AnnotMix(CrowdClassifier):
     Notes
     -----
     Confusions depend on the item; `confusions_` are those of the average item.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = AnnotMix(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "annot-mix"
     rate_ratio: ClassVar[float] = 1.0  # the confusions are a network too
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"alpha": Real(0), "start_diagonal": PROBABILITY}
 
-    def __init__(
-        self,
-        *,
-        alpha: float = 1.0,
-        start_diagonal: float = 0.9,
-        optimizer: str = "radam",
-        learning_rate: float = 1e-2,
-        weight_decay: float = 1e-4,
-        **training: Any,
-    ) -> None:
-        super().__init__(optimizer=optimizer, learning_rate=learning_rate, weight_decay=weight_decay, **training)
-        self.alpha = alpha
-        self.start_diagonal = start_diagonal
+    alpha: float = 1.0
+    start_diagonal: float = 0.9
+    optimizer: str = "radam"
+    learning_rate: float = 1e-2
+    weight_decay: float | Literal["auto"] = 1e-4
 
     def _check_parameters(self, problem: Problem) -> None:
-        if not self.alpha >= 0:
-            raise InvalidParameterError(f"alpha must be at least 0, not {self.alpha!r}.")
         if self.alpha and self.mixup:
-            raise InvalidParameterError("annot-mix mixes annotations itself: leave mixup at 0, or set alpha=0.")
+            raise InvalidParameterError(
+                "annot-mix mixes annotations itself: leave mixup at 0, or set alpha=0.", parameter="mixup"
+            )
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
         return AnnotatorMixHead(
@@ -215,7 +202,6 @@ class AnnotMix(CrowdClassifier):
             member=problem.member,
         )
 
-    def _keep_member(self, problem: Problem, network: nn.Module, head: CrowdHead) -> None:
-        assert isinstance(head, AnnotatorMixHead)
-        head.tap.remove()
-        super()._keep_member(problem, network, head)
+    def _after_training(self, run: Run) -> None:
+        assert isinstance(run.head, AnnotatorMixHead)
+        run.head.tap.remove()

@@ -1,93 +1,42 @@
 """What every classifier shares: scikit-learn's conventions, one training loop, one `result_`.
 
-How to add a method
--------------------
-A method is one file with a subclass of `CrowdClassifier` and one line in `crowdprism.classifiers.CLASSIFIERS`.
-
-1. Write a **crowd head**, a subclass of `crowdprism.networks.CrowdHead` (a torch module):
-
-   - `loss(log_class_probs, batch)` returns the *sum* of the loss over the batch's annotations. `log_class_probs` is the
-     log-softmax of the network's outputs, (batch, true class). `batch` (`crowdprism.networks.Batch`) has flat `item`
-     (row of the batch), `annotator`, `label`, `weight`, the raw `features`, and `index`, the position of each row among
-     the training items, by which per-item targets kept in a buffer are looked up.
-   - `count(batch)` is the denominator of the mean; by default the number of annotations. A method whose loss is per
-     item returns `len(batch.index)`.
-   - `penalties(log_class_probs, batch)` returns named regulariser terms, strength included. The loop multiplies them by
-     the ramp of `warm_start` and `ramp`.
-   - `end_epoch(view)` is the EM-style hook: `view.log_class_probs` are the network's predictions for all training items
-     (computed when first asked for), `view.item/annotator/label/weight` all annotations, `view.network` the network.
-     What it keeps between epochs goes into registered buffers (`self.register_buffer`), so that checkpoints carry it.
-   - `start_epoch(epoch)`, `after_step(batch)` and `transform(batch, random)` (change a batch before the network sees
-     it) exist as well, and `visited`, the positions of the items that training visits at all.
-   - `confusions()` returns (annotator, true class, given label) with rows that sum to one, or None.
-
-   Parameters of a head are trained with `annotator_learning_rate` and `annotator_weight_decay`. A parameter with one
-   row per annotator is best held in a `crowdprism.networks.RowTable`: large tables are then updated only where a batch
-   touches them. `make_annotator_layer` gives ready confusion matrices with all starts.
-
-2. Subclass `CrowdClassifier`: set `name`; the constructor takes the method's own parameters and `**training`, passes
-   the latter to `super().__init__` and only stores; `_make_head(problem)` returns the head. Optional:
-   `_check_parameters`, `_settings(problem)` to change training settings, `_posterior_temper`, `_prepare_network`
-   to start from weights trained otherwise, `_extend_network` where the module that predicts is more than the network,
-   and `_make_head_for(network, problem)` where the head looks into the network.
-
-`problem` (`crowdprism.classifiers.problem.Problem`) holds the training annotations, the flat arrays, the source of
-features, device and seed. Draw random numbers only through `crowdprism.seeding` with `problem.seed, problem.member`.
+How to add a method is described in `crowdprism.classifiers`.
 """
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import sklearn.exceptions
 import torch
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
-from crowdprism.classifiers import storage, tuning
-from crowdprism.classifiers.alignment import ClassAlignment, examine_alignment
-from crowdprism.classifiers.ensemble import Member, mean_class_probs, mean_confusions
-from crowdprism.classifiers.feature_arrays import n_items_of
-from crowdprism.classifiers.fitted import FittedClassifier
-from crowdprism.classifiers.problem import (
-    Problem,
-    annotations_of,
-    matched,
-    require_learnable,
-    with_unlabelled,
-)
-from crowdprism.classifiers.together import Prepared, Run, can_train_together, train_together
-from crowdprism.classifiers.validation import Validation, make_validation
-from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError
+from crowdprism.classifiers import fitting, inputs, posterior, storage, together
+from crowdprism.classifiers.fitting import NetworkPlan, Prepared, Problem, Run
+from crowdprism.errors import CrowdprismWarning, IdentifiabilityWarning, InvalidParameterError, NotFittedError
 from crowdprism.networks import CrowdHead, build_network
-from crowdprism.networks.build import check_output, resolve_network
-from crowdprism.results.confusion import normalize_rows
-from crowdprism.results.fit_result import FitResult, json_ready
-from crowdprism.seeding import stream, torch_stream
-from crowdprism.training import (
-    Augmentation,
-    CheckpointFolder,
-    FlatAnnotations,
-    Items,
-    Trainer,
-    TrainingOutcome,
-    TrainingSettings,
-    choose_device,
-)
-
-SELECTIONS = ("annotations", "clean", "last")
-SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
-ANNOTATOR_RATE_RATIO = 10.0  # annotators' logits must travel several units; at the network's rate they cannot
-NOT_IN_FINGERPRINT = {"checkpoint", "resume", "callbacks", "n_workers", "network", "n_heads"}
+from crowdprism.parameters import FLAG, PROBABILITY, Allowed, OneOf, Parameterized, Real, Whole
+from crowdprism.results.fit_result import FitResult
+from crowdprism.seeding import torch_stream
+from crowdprism.training import Augmentation, Callback, TrainingSettings
 
 
-class CrowdClassifier(FittedClassifier):
+class UnfittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
+    """A learned quantity was asked for before `fit`; scikit-learn's tools know it as theirs."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A network trained on features and annotations; base of all methods.
 
     Parameters
@@ -122,14 +71,72 @@ class CrowdClassifier(FittedClassifier):
         Functions called with an `EpochRecord` after each epoch; one that returns True ends training.
     random_state
         Seed of all random streams. Torch's and NumPy's global random states are never changed.
+
+    Attributes
+    ----------
+    result_, classes_
+        What was learned (`FitResult`), and the class names in the order of `predict_proba`.
+    predictor_
+        Networks, scaling and input shape: all that predictions need.
+    histories_, best_epochs_, alignments_, interrupted_
+        Losses by epoch, the selected epoch and the check of the class order for each head; whether Ctrl-C ended it.
+    chosen_settings_, candidates_
+        Settings that were left to the data, and all values that were tried.
     """
 
     name: ClassVar[str]
     kinds: ClassVar[dict[str, type[CrowdClassifier]]] = {}  # every method by name, for loading; users' own as well
-    rate_ratio: ClassVar[float] = ANNOTATOR_RATE_RATIO
+    rate_ratio: ClassVar[float] = 10.0  # annotators' logits travel several units, too far for the network's rate
+    no_confusions: ClassVar[str] = ""  # why a method has no confusion matrices, and which to take instead
+
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        **TrainingSettings.allowed,
+        **Augmentation.allowed,
+        **dict.fromkeys(("standardize", "compile", "resume"), FLAG),
+        **dict.fromkeys(("weight_decay", "input_noise"), (Real(0), "auto")),
+        "batch_size": (Whole(1), "auto"),
+        "annotator_learning_rate": (Real(0), None),
+        "warm_start": (Real(0, 1), OneOf(False)),  # scikit-learn's tools know the name as a switch
+        "selection": OneOf("annotations", "clean", "last"),
+        "validation_fraction": PROBABILITY,
+        "n_heads": Whole(1),
+        "n_workers": Whole(0),
+    }
+
+    network: Any = "auto"
+    network_options: dict[str, Any] | None = None
+    epochs: int = 50
+    batch_size: int | Literal["auto"] = "auto"
+    optimizer: str = "adam"
+    schedule: str = "cosine"
+    learning_rate: float = 3e-3
+    annotator_learning_rate: float | None = None
+    weight_decay: float | Literal["auto"] = 5e-3
+    annotator_weight_decay: float = 0.0
+    clip_norm: float | None = None
+    warm_start: float = 0.2
+    ramp: float = 0.0
+    hold_annotators: float = 0.0
+    patience: int | None = None
+    selection: Literal["annotations", "clean", "last"] = "last"
+    validation_fraction: float = 0.1
+    standardize: bool = True
+    input_noise: float | Literal["auto"] = 0.0
+    shift: int = 0
+    flip: bool = False
+    mixup: float = 0.0
+    n_heads: int = 1
+    device: str = "auto"
+    precision: str = "float32"
+    compile: bool = False
+    n_workers: int = 0
+    checkpoint: str | os.PathLike[str] | None = None
+    resume: bool = True
+    callbacks: Sequence[Callback] = ()
+    random_state: Any = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Enter the method among the kinds."""
+        """Register the method by its name."""
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             CrowdClassifier.kinds[cls.name] = cls
@@ -151,36 +158,30 @@ class CrowdClassifier(FittedClassifier):
         return network
 
     def _check_parameters(self, problem: Problem) -> None:
-        """Raise for parameters of the method that do not fit."""
+        """Raise for parameters that do not fit each other or the data; `_allowed` has checked each by itself."""
+
+    def _advice(self, problem: Problem) -> Iterable[str]:
+        """Return what to warn of before training."""
+        return ()
 
     def _settings(self, problem: Problem) -> TrainingSettings:
-        """Return how to train; a method may change what the parameters say."""
-        rate = self.annotator_learning_rate
+        """Return how to train: the parameters of the same names, unless a method changes them."""
+        parameters = {one.name for one in fields(CrowdClassifier)}
+        settings = {one.name: getattr(self, one.name) for one in fields(TrainingSettings) if one.name in parameters}
+        settings |= problem.chosen | {"batch_size": problem.batch_size, "warm_start": float(self.warm_start)}
+        noise = settings.pop("input_noise", self.input_noise)
+        if self.annotator_learning_rate is None:
+            settings["annotator_learning_rate"] = self.rate_ratio * self.learning_rate
         return TrainingSettings(
-            epochs=self.epochs,
-            batch_size=problem.batch_size,
-            optimizer=self.optimizer,
-            schedule=self.schedule,
-            learning_rate=self.learning_rate,
-            weight_decay=self._chosen("weight_decay"),
-            annotator_learning_rate=self.rate_ratio * self.learning_rate if rate is None else rate,
-            annotator_weight_decay=self.annotator_weight_decay,
-            clip_norm=self.clip_norm,
-            warm_start=self.warm_start,
-            ramp=self.ramp,
-            hold_annotators=self.hold_annotators,
-            patience=self.patience,
+            **settings,
             keep_best=self._selection() != "last",
-            device=self.device,
-            precision=self.precision,
-            compile=self.compile,
             borrow_stream=not isinstance(self.network, str),
-            augmentation=Augmentation(self._chosen("input_noise"), self.shift, self.flip, self.mixup),
+            augmentation=Augmentation(noise, self.shift, self.flip, self.mixup),
             seed=problem.seed,
             member=problem.member,
         )
 
-    def _method_name(self) -> str:
+    def _method_name(self, problem: Problem) -> str:
         """Name of the method in the result; by default the class's."""
         return self.name
 
@@ -192,8 +193,13 @@ class CrowdClassifier(FittedClassifier):
         """Whether a wrong permutation of classes is mended, or only reported."""
         return True
 
-    def _prepare_network(self, network: nn.Module, problem: Problem) -> None:
-        """Change the freshly built network before training, such as by training it on majority votes."""
+    def _after_training(self, run: Run) -> None:
+        """Take what else is wanted from a trained network and head."""
+
+    @property
+    def _posterior_temper(self) -> float:
+        """How the annotations of an item add up in `label_posterior`; see `posterior.posterior`."""
+        return 1.0
 
     # -- fit ------------------------------------------------------------------------------------------------
 
@@ -222,244 +228,150 @@ class CrowdClassifier(FittedClassifier):
         items
             Name of each row of X, where rows are not in the order of the annotations' items.
         """
-        prepared = self._prepare(X, y, X_valid=X_valid, y_valid=y_valid, X_unlabelled=X_unlabelled, items=items)
-        self._train_all(prepared.problem, prepared.validation)
-        self._make_result(prepared.annotations, prepared.items, prepared.problem.seed)
+        prepared = self.prepare(X, y, X_valid=X_valid, y_valid=y_valid, X_unlabelled=X_unlabelled, items=items)
+        return self.keep(prepared, together.train(self, prepared))
+
+    def prepare(self, X: Any, y: Any, **given: Any) -> Prepared:
+        """First part of `fit`, with its arguments: check parameters and data, and make the training problem."""
+        self.check_params()
+        prepared = fitting.prepare(self, X, y, selection=self._selection(), **given)
+        self._check_parameters(prepared.problem)
+        advice = tuple(self._advice(prepared.problem))
+        for message in advice:
+            warnings.warn(message, CrowdprismWarning, stacklevel=3)
+        return replace(prepared, warnings=advice)
+
+    def make_network(self, plan: NetworkPlan) -> nn.Module:
+        """Return the untrained module that predicts, its weights drawn by the seed."""
+        drawn, extension = (torch_stream(plan.seed, purpose, plan.member) for purpose in ("weights", "extension"))
+        network = build_network(
+            plan.architecture, plan.input_shape, plan.n_classes, options=self.network_options, generator=drawn
+        ).to(plan.device)
+        fitting.try_network(network, plan)
+        sizes = {"n_annotators": plan.n_annotators, "n_classes": plan.n_classes}
+        return self._extend_network(network, **sizes, generator=extension).to(plan.device)
+
+    def make_run(self, problem: Problem) -> Run:
+        """Return an untrained network and its crowd head for a problem."""
+        plan = problem.plan(self.network)
+        network = self.make_network(plan)
+        fitting.require_batches(network, min(problem.batch_size, len(problem.items)))
+        head = self._make_head_for(network, problem).to(problem.device)
+        return Run(plan, network, head, self._settings(problem), problem)
+
+    def keep(self, prepared: Prepared, training: together.Training) -> Self:
+        """Last part of `fit`: put the classes of the trained networks in order, and write `result_`."""
+        trained = training.members
+        for one in trained:
+            self._after_training(one.run)
+        examined = [posterior.examine_run(one.run, mend=self._aligns_classes()) for one in trained]
+        self.alignments_ = [one.alignment for one in examined]
+        self.histories_ = [one.outcome.history for one in trained]
+        self.best_epochs_ = [one.outcome.best_epoch for one in trained]
+        self.interrupted_ = trained[-1].outcome.interrupted
+        self.chosen_settings_, self.candidates_ = dict(training.chosen), list(training.candidates)
+        permuted = [one.describe(mended=self._aligns_classes()) for one in self.alignments_ if one.permuted]
+        for message in permuted:
+            warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
+        members, plan = tuple(one.member for one in examined), trained[0].run.plan
+        self.predictor_ = posterior.Predictor(members, prepared.scaling, plan.input_shape, plan.architecture)
+        class_probs = posterior.mean_class_probs([one.class_probs for one in examined])
+        self._make_result(prepared, class_probs, warned=(*prepared.warnings, *permuted))
         return self
 
-    def _prepare(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        X_valid: Any = None,
-        y_valid: Any = None,
-        X_unlabelled: Any = None,
-        items: Sequence[Any] | None = None,
-    ) -> Prepared:
-        """Check data and parameters, and bring them into the form that training takes."""
-        annotations = annotations_of(y)
-        features = self._features(X, reset=True)
-        annotations = matched(annotations, X, n_items_of(features), items)
-        require_learnable(annotations)
-        self._check_common()
-        seed = self._seed()
-        device = choose_device(self.device)
-        self._scaling = self._make_scaling(features)
-        validation, kept = make_validation(
-            self._selection(),
-            annotations,
-            None if X_valid is None else self._items(self._features(X_valid, what="X_valid"), device),
-            y_valid,
-            fraction=self.validation_fraction,
-            seed=seed,
-        )
-        extra = None if X_unlabelled is None else self._features(X_unlabelled, what="X_unlabelled")
-        everything, n_extra = with_unlabelled(features, extra)
-        problem = Problem(
-            annotations=kept,
-            flat=FlatAnnotations.of(kept, extra_items=n_extra),
-            items=self._items(everything, device),
-            batch_size=self._batch_size(n_items_of(everything)),
-            device=device,
-            seed=seed,
-        )
-        self._warnings: list[str] = []
-        self._check_parameters(problem)
-        self._network_name = resolve_network(self.network, problem.items.shape)
-        return Prepared(problem, validation, annotations, self._items(features, device))
-
-    def _check_common(self) -> None:
-        tuning.check(self)
-        if self.selection not in SELECTIONS:
-            raise InvalidParameterError(f"selection must be one of {', '.join(SELECTIONS)}, not {self.selection!r}.")
-        if isinstance(self.n_heads, bool) or not isinstance(self.n_heads, int) or self.n_heads < 1:
-            raise InvalidParameterError(f"n_heads must be a whole number of at least 1, not {self.n_heads!r}.")
-
-    def _batch_size(self, n_items: int) -> int:
-        if self.batch_size != "auto":
-            return self.batch_size
-        return min(LARGEST_AUTO_BATCH, max(SMALLEST_AUTO_BATCH, n_items // AUTO_BATCHES))
-
-    def _seed(self) -> int:
-        """Return a plain seed; a `RandomState` gives one draw."""
-        if self.random_state is None or isinstance(self.random_state, (int, np.integer)):
-            stream(self.random_state, "check")
-            return int(self.random_state or 0)
-        return int(stream(self.random_state, "random_state").integers(2**31))
-
-    # -- training -------------------------------------------------------------------------------------------
-
-    def _forget(self) -> None:
-        """Start the record of a fit."""
-        self._members: list[Member] = []
-        self.alignments_: list[ClassAlignment] = []
-        self.histories_: list[dict[str, list[float]]] = []
-        self.best_epochs_: list[int | None] = []
-        self.chosen_settings_: dict[str, float] = {}
-        self.candidates_: list[dict[str, Any]] = []
-
-    def _train_all(self, problem: Problem, validation: Validation | None) -> None:
-        self._forget()
-        if tuning.open_settings(self):
-            self.chosen_settings_, self.candidates_ = tuning.choose(self, problem)
-        members = [replace(problem, member=place) for place in range(self.n_heads)]
-        watched = self.checkpoint is not None or bool(self.callbacks)
-        runs = [] if watched else [self._make_run(member) for member in members]
-        if can_train_together(runs):
-            for run, outcome in zip(runs, train_together(runs, validation), strict=True):
-                self._keep_run(run, outcome)
-            return
-        for place, member in enumerate(members):
-            run = self._make_run(member) if watched else runs[place]
-            outcome = self._train_one(run, validation)
-            self._keep_run(run, outcome)
-            if outcome.interrupted:
-                break
-
-    def _make_run(self, problem: Problem) -> Run:
-        network = self._build(problem)
-        head = self._make_head_for(network, problem).to(problem.device)
-        return Run(network, head, self._settings(problem), problem)
-
-    def _train_one(self, run: Run, validation: Validation | None) -> TrainingOutcome:
-        items = run.problem.items
-        trainer = Trainer(
-            run.network,
-            run.head,
-            items,
-            run.problem.flat,
-            run.settings,
-            validate=None if validation is None else validation.bind(run.network, run.head, items),
-            callbacks=self.callbacks,
-            checkpoints=self._checkpoints(run.problem, run.settings),
-        )
-        return trainer.run()
-
-    def _keep_run(self, run: Run, outcome: TrainingOutcome) -> None:
-        self._keep_member(run.problem, run.network, run.head)
-        self.histories_.append(outcome.history)
-        self.best_epochs_.append(outcome.best_epoch)
-        self.interrupted_ = outcome.interrupted
-
-    def _chosen(self, name: str) -> Any:
-        """Value of a setting: the user's, or the one that the data chose."""
-        return self.chosen_settings_.get(name) if getattr(self, name) == "auto" else getattr(self, name)
-
-    def _build(self, problem: Problem) -> nn.Module:
-        network = build_network(
-            self._network_name,
-            problem.items.shape,
-            problem.n_classes,
-            options=self.network_options,
-            generator=torch_stream(problem.seed, "weights", problem.member),
-        ).to(problem.device)
-        self._try_network(network, problem)
-        network = self._extend_network(
-            network,
-            n_annotators=problem.n_annotators,
-            n_classes=problem.n_classes,
-            generator=torch_stream(problem.seed, "extension", problem.member),
-        ).to(problem.device)
-        self._prepare_network(network, problem)
-        return network
-
-    def _try_network(self, network: nn.Module, problem: Problem) -> None:
-        """Pass two items through, so that a network that does not fit is refused before training begins."""
-        in_batch = min(problem.batch_size, len(problem.items))
-        if in_batch < 2 and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in network.modules()):
-            raise InvalidParameterError(
-                f"The network has batch norm and needs at least two items in a batch; there is {in_batch}. "
-                "Give a larger batch_size, or network='mlp', which has none."
-            )
-        pair = np.arange(min(2, len(problem.items)))
-        features = next(iter(problem.items.batches([pair], None)))
-        was_training = network.training
-        network.eval()
-        try:
-            with torch.no_grad():
-                outputs = network(features)
-        except RuntimeError as error:
-            raise InvalidParameterError(
-                f"The network does not accept items of shape {tuple(problem.items.shape)}: {error}"
-            ) from error
-        network.train(was_training)
-        check_output(outputs, len(pair), problem.n_classes)
-
-    def _checkpoints(self, problem: Problem, settings: TrainingSettings) -> CheckpointFolder | None:
-        if self.checkpoint is None:
-            return None
-        parameters = {name: value for name, value in self.get_params().items() if name not in NOT_IN_FINGERPRINT}
-        fingerprint = {
-            "method": self.name,
-            "network": self._network_name if isinstance(self._network_name, str) else "user",
-            **{f"parameter {name}": json_ready(value) for name, value in parameters.items()},
-            **{f"setting {name}": json_ready(value) for name, value in asdict(settings).items() if name != "device"},
-            "items": len(problem.items),
-            "features": problem.items.checksum(),
-            "annotations": problem.flat.checksum(),
-            "classes": problem.n_classes,
-            "annotators": problem.n_annotators,
-        }
-        folder = CheckpointFolder(Path(self.checkpoint) / f"head-{problem.member}", fingerprint)
-        if not self.resume:
-            folder.clear()
-        return folder
-
-    def _keep_member(self, problem: Problem, network: nn.Module, head: CrowdHead) -> None:
-        """Examine the class permutation, mend or report it, and store the trained network."""
-        found = head.confusions()
-        confusions = None if found is None else normalize_rows(found.double().cpu().numpy())
-        identity = np.arange(problem.n_classes)
-        member = Member(network, identity, confusions)
-        n_annotated = problem.annotations.n_items
-        probs = mean_class_probs([member], problem.items)[:n_annotated]
-        alignment = examine_alignment(probs, confusions, problem.annotations)
-        if alignment.permuted:
-            self._report_permutation(alignment)
-            if self._aligns_classes():
-                member.order = alignment.order
-                member.confusions = None if confusions is None else confusions[:, alignment.order]
-        self._members.append(member)
-        self.alignments_.append(alignment)
-
-    def _report_permutation(self, alignment: ClassAlignment) -> None:
-        done = "they were put in the annotators' order" if self._aligns_classes() else "they were left as they are"
-        self._warn(
-            f"The network learned the classes in another order than annotators use: predictions agree with "
-            f"{alignment.plain_agreement:.1%} of annotations as they are and {alignment.aligned_agreement:.1%} after "
-            f"alignment; {done}. Check predictions against a few known items, or fit with a smaller strength, a longer "
-            "warm_start or a larger start_diagonal.",
-            IdentifiabilityWarning,
-        )
-
-    def _warn(self, message: str, category: type[Warning]) -> None:
-        self._warnings.append(message)
-        warnings.warn(message, category, stacklevel=4)
-
-    def _make_result(self, annotations: Annotations, items: Items, seed: int) -> None:
+    def _make_result(self, prepared: Prepared, class_probs: NDArray[np.float64], *, warned: tuple[str, ...]) -> None:
+        annotations = prepared.annotations
         self.classes_: NameArray = annotations.classes
-        self._annotators = annotations.annotators
-        self._labels_per_annotator = annotations.labels_per_annotator
-        self._confusions = mean_confusions(self._members)
-        class_probs = mean_class_probs(self._members, items)
-        probabilities = class_probs
-        if self._confusions is not None:
-            probabilities = self._posterior_of(class_probs, annotations)
         self.result_ = FitResult(
-            method=self._method_name(),
+            method=self._method_name(prepared.problem),
             parameters=self.get_params(),
             items=annotations.items,
             annotators=annotations.annotators,
             classes=annotations.classes,
-            class_probabilities=probabilities,
-            confusions=self._confusions,
+            class_probabilities=class_probs,
+            confusions=posterior.mean_confusions(self.predictor_.members),
             class_prior=class_probs.mean(axis=0),
-            labels_per_annotator=self._labels_per_annotator,
+            labels_per_annotator=annotations.labels_per_annotator,
             history=self.histories_[0],
-            seed=seed,
-            warnings=tuple(self._warnings),
+            seed=prepared.problem.seed,
+            warnings=warned,
         )
+        if self.result_.confusions is not None:
+            probabilities = self._posterior(class_probs, annotations)
+            self.result_ = replace(self.result_, class_probabilities=probabilities)
+
+    # -- use ------------------------------------------------------------------------------------------------
+
+    def _require_fitted(self) -> None:
+        if not hasattr(self, "result_"):
+            raise UnfittedError(f"This {type(self).__name__} is not fitted yet. Call fit(X, annotations) first.")
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "result_")
+
+    @property
+    def confusions_(self) -> NDArray[Any] | None:
+        """(n_annotators, true class, given label), rows sum to one; None for methods without."""
+        self._require_fitted()
+        return self.result_.confusions
+
+    @property
+    def annotator_accuracy_(self) -> NDArray[Any] | None:
+        """(n_annotators,) probability that a label is right, for items like those fitted."""
+        self._require_fitted()
+        return self.result_.annotator_accuracy
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Class probabilities of items by their features alone: (n_items, n_classes), in the order of `classes_`."""
+        self._require_fitted()
+        predictor = self.predictor_
+        features = inputs.read_features(self, X, fitted_shape=predictor.input_shape)
+        return predictor.class_probs(inputs.make_items(features, predictor.scaling, predictor.device, self.n_workers))
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Most probable class of each item, by name; ties go to the class that comes first."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return np.asarray(self.classes_[best])
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Accuracy where y holds true classes (1-D); `annotation_score` where y is annotations.
+
+        So `GridSearchCV` on annotations chooses by the likelihood of held-out annotations.
+        """
+        if isinstance(y, Annotations) or len(np.shape(y)) == 2:
+            return self.annotation_score(X, y)
+        return float(super().score(X, y, sample_weight))
+
+    def annotation_score(self, X: Any, y: Any) -> float:
+        """Mean log-likelihood of annotations given their items' features; annotators never seen are the average one."""
+        class_probs = self.predict_proba(X)
+        annotations = inputs.known_annotations(y, X, self.result_)
+        return posterior.mean_log_likelihood(class_probs, annotations, self._evidence(annotations))
+
+    def label_posterior(self, X: Any, y: Any) -> NDArray[np.float64]:
+        """Class probabilities given features and annotations: corrected labels of annotated items.
+
+        The classifier's probabilities times each annotator's evidence. Annotators that were not seen in `fit` get the
+        confusion of the crowd's average label; items without annotations get the classifier's probabilities.
+        """
+        class_probs = self.predict_proba(X)
+        return self._posterior(class_probs, inputs.known_annotations(y, X, self.result_))
+
+    def _posterior(self, class_probs: NDArray[np.float64], annotations: Annotations) -> NDArray[np.float64]:
+        columns = self._evidence(annotations)
+        return posterior.posterior(class_probs, annotations, columns, temper=self._posterior_temper)
+
+    def _evidence(self, annotations: Annotations) -> NDArray[np.float64]:
+        if self.result_.confusions is None:
+            raise InvalidParameterError(
+                f"{type(self).__name__} learns no confusion matrices, so it has no evidence.{self.no_confusions}"
+            )
+        return posterior.log_evidence(annotations, self.result_.confusions, self.result_)
+
+    def to_module(self) -> nn.Module:
+        """Return a torch module from raw features to class probabilities, scaling and all heads included."""
+        self._require_fitted()
+        return self.predictor_.module()
 
     def save(self, folder: str | os.PathLike[str]) -> Path:
         """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there."""

@@ -7,7 +7,8 @@ NeurIPS 2024.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -15,8 +16,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.classifiers.fitting import Problem, Run
+from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import (
     Batch,
     CrowdHead,
@@ -26,7 +27,8 @@ from crowdprism.networks import (
     log_volume,
     prediction_gram,
 )
-from crowdprism.networks.row_table import PairTable
+from crowdprism.networks.annotator_layer import PairTable
+from crowdprism.parameters import PROBABILITY, Allowed, Real
 
 SMALLEST = 1e-10  # probabilities are kept this far from 0 and 1, and squared norms this far above 0
 NORM_POWER = 0.2  # of the squared norm: an l_{2,p} penalty with p = 0.4, so that few items are outliers
@@ -40,13 +42,7 @@ class OutlierHead(CrowdHead):
     """
 
     def __init__(
-        self,
-        confusions: Tensor,
-        item: Tensor,
-        n_items: int,
-        *,
-        strength: float,
-        outlier_strength: float,
+        self, confusions: Tensor, item: Tensor, n_items: int, *, strength: float, outlier_strength: float
     ) -> None:
         super().__init__()
         self.layer = FreeConfusions(confusions)
@@ -105,6 +101,7 @@ class OutlierHead(CrowdHead):
         return self.layer.confusions()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class COINNet(CrowdClassifier):
     """Train through confusion matrices, and let single annotations deviate from them at a price.
 
@@ -124,31 +121,20 @@ class COINNet(CrowdClassifier):
     ----------
     outlier_scores_
         (n_items,) how far each item's annotations are from what the confusions explain; not stored by `save`.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = COINNet(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "coinnet"
-    outlier_scores_: NDArray[np.float64]
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "strength": Real(0),
+        "outlier_strength": Real(0, infinite=True),
+        "start_diagonal": PROBABILITY,
+    }
 
-    def __init__(
-        self, *, strength: float = 0.01, outlier_strength: float = 0.01, start_diagonal: float = 0.6, **training: Any
-    ) -> None:
-        super().__init__(**training)
-        self.strength = strength
-        self.outlier_strength = outlier_strength
-        self.start_diagonal = start_diagonal
+    strength: float = 0.01
+    outlier_strength: float = 0.01
+    start_diagonal: float = 0.6
 
     def _check_parameters(self, problem: Problem) -> None:
-        for name in ("strength", "outlier_strength"):
-            if not getattr(self, name) >= 0:
-                raise InvalidParameterError(f"{name} must be at least 0, not {getattr(self, name)!r}.")
         n_active = int((problem.annotations.labels_per_annotator > 0).sum())
         if n_active < 2 and np.isfinite(self.outlier_strength):
             raise UnsuitableDataError(
@@ -165,8 +151,8 @@ class COINNet(CrowdClassifier):
             outlier_strength=self.outlier_strength,
         )
 
-    def _keep_member(self, problem: Problem, network: torch.nn.Module, head: CrowdHead) -> None:
-        assert isinstance(head, OutlierHead)
-        if problem.member == 0:
-            self.outlier_scores_ = head.scores()[: problem.annotations.n_items].double().cpu().numpy()
-        super()._keep_member(problem, network, head)
+    def _after_training(self, run: Run) -> None:
+        assert isinstance(run.head, OutlierHead)
+        if run.problem.member == 0:
+            scores = run.head.scores()[: run.problem.annotations.n_items]
+            self.outlier_scores_: NDArray[np.float64] = scores.double().cpu().numpy()

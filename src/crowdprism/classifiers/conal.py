@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.build import seeded
 from crowdprism.networks.losses import label_cross_entropy
+from crowdprism.parameters import FLAG, Allowed, Real, Whole
 from crowdprism.seeding import torch_stream
 from crowdprism.training import TrainingSettings
 
@@ -101,6 +101,7 @@ class CommonNoiseHead(CrowdHead):
         return torch.softmax(gate * self.common + (1 - gate) * self.individual.values, dim=-1)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CoNAL(CrowdClassifier):
     """Model noise that all annotators share beside each annotator's own, and train a classifier through both.
 
@@ -121,38 +122,20 @@ class CoNAL(CrowdClassifier):
     -----
     Weights are no probabilities. `confusions_` are what the model answers for an item whose class is certain, at the
     mean gate of each annotator.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = CoNAL(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "conal"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "strength": Real(0),
+        "embedding": Whole(1),
+        "start_scale": Real(0),
+        "one_step_per_epoch": FLAG,
+    }
 
-    def __init__(
-        self,
-        *,
-        strength: float = 1e-5,
-        embedding: int = 20,
-        start_scale: float = 2.0,
-        one_step_per_epoch: bool = False,
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.strength = strength
-        self.embedding = embedding
-        self.start_scale = start_scale
-        self.one_step_per_epoch = one_step_per_epoch
-
-    def _check_parameters(self, problem: Problem) -> None:
-        if not self.strength >= 0:
-            raise InvalidParameterError(f"strength must be at least 0, not {self.strength!r}.")
-        if not isinstance(self.embedding, int) or self.embedding < 1:
-            raise InvalidParameterError(f"embedding must be a whole number of at least 1, not {self.embedding!r}.")
+    strength: float = 1e-5
+    embedding: int = 20
+    start_scale: float = 2.0
+    one_step_per_epoch: bool = False
 
     def _settings(self, problem: Problem) -> TrainingSettings:
         return replace(super()._settings(problem), max_batches=1 if self.one_step_per_epoch else None)

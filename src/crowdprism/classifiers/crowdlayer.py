@@ -5,16 +5,18 @@ Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.losses import label_cross_entropy
+from crowdprism.parameters import Allowed, OneOf, Real, Whole
 
 VARIANTS = ("MW", "VW", "VB", "VW+B", "SW")
 
@@ -78,6 +80,7 @@ class CrowdLayerHead(CrowdHead):
         return torch.softmax(torch.stack(rows, dim=1), dim=2)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CrowdLayer(CrowdClassifier):
     """Put a layer with parameters of each annotator behind the classifier, and train all on the annotations.
 
@@ -99,40 +102,20 @@ class CrowdLayer(CrowdClassifier):
     -----
     The layer's weights are no probabilities. `confusions_` are what the layer answers for an item whose class is
     certain, softmax(g_m(e_k)).
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = CrowdLayer(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "crowdlayer"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "variant": OneOf(*VARIANTS),
+        "start_scale": Real(0),
+        "vote_epochs": Whole(0),
+    }
 
-    def __init__(
-        self,
-        *,
-        variant: Literal["MW", "VW", "VB", "VW+B", "SW"] = "MW",
-        start_scale: float = 2.0,
-        vote_epochs: int = 0,
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.variant = variant
-        self.start_scale = start_scale
-        self.vote_epochs = vote_epochs
-
-    def _check_parameters(self, problem: Problem) -> None:
-        if self.variant not in VARIANTS:
-            raise InvalidParameterError(f"variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}.")
+    variant: Literal["MW", "VW", "VB", "VW+B", "SW"] = "MW"
+    start_scale: float = 2.0
+    vote_epochs: int = 0
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         return CrowdLayerHead(
-            self.variant,
-            problem.n_annotators,
-            problem.n_classes,
-            scale=self.start_scale,
-            vote_epochs=self.vote_epochs,
+            self.variant, problem.n_annotators, problem.n_classes, scale=self.start_scale, vote_epochs=self.vote_epochs
         )

@@ -5,18 +5,19 @@ Guan, Gulshan, Dai and Hinton, "Who said what: modeling individual labelers impr
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable
+from crowdprism.networks.build import last_linear, remove_last_linear
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.networks.network_embedding import last_linear, remove_last_linear
+from crowdprism.parameters import FLAG, Allowed
 from crowdprism.training import TrainingSettings
 
 SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
@@ -94,6 +95,7 @@ class DoctorHead(CrowdHead):
         return label_cross_entropy(average.clamp_min(torch.finfo(average.dtype).tiny).log(), batch.label, batch.weight)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class DoctorNet(CrowdClassifier):
     """Learn to imitate every annotator on a shared network, and predict by the average of the imitations.
 
@@ -108,31 +110,18 @@ class DoctorNet(CrowdClassifier):
     Notes
     -----
     `confusions_` is None: the method models what each annotator says of an item, and never asks what is true.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = DoctorNet(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "doctornet"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"weighted": FLAG}
     rate_ratio: ClassVar[float] = 1.0  # annotators' outputs are layers of the network, and learn as it does
     no_confusions: ClassVar[str] = (
         " It models what each annotator says of an item, not how that depends on the truth; geocrowdnet does."
     )
 
-    def __init__(self, *, weighted: bool = False, **training: Any) -> None:
-        super().__init__(**training)
-        self.weighted = weighted
+    weighted: bool = False
 
-    def _check_parameters(self, problem: Problem) -> None:
-        if not isinstance(self.weighted, bool):
-            raise InvalidParameterError(f"weighted must be True or False, not {self.weighted!r}.")
-
-    def _method_name(self) -> str:
+    def _method_name(self, problem: Problem) -> str:
         return "doctornet-weighted" if self.weighted else self.name
 
     def _settings(self, problem: Problem) -> TrainingSettings:

@@ -6,31 +6,42 @@ and regularization", ICLR 2023.
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import plain
-from crowdprism.classifiers.annotator_start import STARTS, start_confusions
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import CrowdprismWarning, InvalidParameterError
-from crowdprism.networks import CrowdHead, GeometricHead, make_annotator_layer, suitable_form
+from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.starting_values import STARTS, start_confusions, vote_class_shares
+from crowdprism.networks import (
+    CrowdHead,
+    FreeConfusions,
+    GeometricHead,
+    diagonal_confusions,
+    make_annotator_layer,
+    suitable_form,
+)
 from crowdprism.networks.annotator_layer import FORMS
+from crowdprism.parameters import PROBABILITY, Allowed, OneOf, Real
 from crowdprism.training import TrainingSettings
 
-REGULARIZERS = ("F", "W", None, "auto")
-LOSSES = ("ccem", "joint")
-MODES = ("crowdprism", "paper")
 DEFAULT_STRENGTHS = {"F": 0.05, "W": 0.01}
 RARE_CLASS = 0.5  # a class with less than this part of an even share of the votes makes the crowd imbalanced
 PAPER_WEIGHT_DECAY = 1e-4
 
 
+def is_imbalanced(shares: NDArray[np.float64]) -> bool:
+    """Tell whether the rarest class has less than `RARE_CLASS` of an even share of the votes."""
+    return bool(shares.min() < RARE_CLASS / len(shares))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class GeoCrowdNet(CrowdClassifier):
     """Train a classifier on annotations of unknown quality, and learn every annotator's confusion matrix with it.
 
@@ -67,8 +78,6 @@ class GeoCrowdNet(CrowdClassifier):
         `"paper"` reproduces the published reference behaviour for comparison: identity logits, the volume term from
         the first step with the reference's rule for dropping it, one learning rate, weight decay 1e-4 on everything,
         full batches, and the epoch chosen by clean labels.
-    **training
-        Parameters of `CrowdClassifier`.
 
     Examples
     --------
@@ -83,77 +92,53 @@ class GeoCrowdNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "geocrowdnet"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "regularizer": OneOf("F", "W", None, "auto"),
+        "strength": (Real(0), "auto"),
+        "loss": OneOf("ccem", "joint"),
+        "evidence_temper": Real(0, 1, above=True),
+        "confusion_form": OneOf("auto", *FORMS),
+        "start": OneOf(*STARTS),
+        "start_diagonal": PROBABILITY,
+        "shrinkage": Real(0),
+        "annotator_updates": OneOf("auto", "all", "touched"),
+        "mode": OneOf("crowdprism", "paper"),
+    }
 
-    def __init__(
-        self,
-        *,
-        regularizer: Literal["F", "W", "auto"] | None = "auto",
-        strength: float | Literal["auto"] = "auto",
-        loss: Literal["ccem", "joint"] = "joint",
-        evidence_temper: float = 0.5,
-        confusion_form: str = "auto",
-        start: str = "diagonal",
-        start_diagonal: float = 0.6,
-        shrinkage: float = 1.0,
-        annotator_updates: Literal["auto", "all", "touched"] = "auto",
-        mode: Literal["crowdprism", "paper"] = "crowdprism",
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.regularizer = regularizer
-        self.strength = strength
-        self.loss = loss
-        self.evidence_temper = evidence_temper
-        self.confusion_form = confusion_form
-        self.start = start
-        self.start_diagonal = start_diagonal
-        self.shrinkage = shrinkage
-        self.annotator_updates = annotator_updates
-        self.mode = mode
+    regularizer: Literal["F", "W", "auto"] | None = "auto"
+    strength: float | Literal["auto"] = "auto"
+    loss: Literal["ccem", "joint"] = "joint"
+    evidence_temper: float = 0.5
+    confusion_form: str = "auto"
+    start: str = "diagonal"
+    start_diagonal: float = 0.6
+    shrinkage: float = 1.0
+    annotator_updates: Literal["auto", "all", "touched"] = "auto"
+    mode: Literal["crowdprism", "paper"] = "crowdprism"
 
-    # -- parameters -----------------------------------------------------------------------------------------
-
-    def _check_parameters(self, problem: Problem) -> None:
-        for name, allowed in (
-            ("regularizer", REGULARIZERS),
-            ("loss", LOSSES),
-            ("mode", MODES),
-            ("start", STARTS),
-            ("confusion_form", ("auto", *FORMS)),
-            ("annotator_updates", ("auto", "all", "touched")),
-        ):
-            value = getattr(self, name)
-            if not any(value is choice or value == choice for choice in allowed):
-                listed = ", ".join(repr(choice) for choice in allowed)
-                raise InvalidParameterError(f"{name} must be one of {listed}, not {value!r}.")
-        if self.strength != "auto" and not (isinstance(self.strength, (int, float)) and self.strength >= 0):
-            raise InvalidParameterError(f"strength must be 'auto' or a number of at least 0, not {self.strength!r}.")
-        if not 0 < self.evidence_temper <= 1:
-            raise InvalidParameterError(f"evidence_temper must be above 0 and at most 1, not {self.evidence_temper}.")
-        self._chosen_regularizer = self._choose_regularizer(problem)
-
-    def _choose_regularizer(self, problem: Problem) -> str | None:
-        """Follow the paper's remark on when F or W suits, warned by class imbalance."""
+    def _regularizer(self, problem: Problem) -> str | None:
+        """Return the regulariser; `"auto"` follows the paper's remark on when F or W suits, and class imbalance."""
+        if self.regularizer != "auto":
+            return self.regularizer
         annotations = problem.annotations
-        shares = vote_class_shares(annotations)
-        rare = int(shares.argmin())
-        imbalanced = shares[rare] < RARE_CLASS / annotations.n_classes
-        told = f"class {plain(annotations.classes[rare])!r} has {shares[rare]:.1%} of the votes"
-        if self.regularizer == "auto":
-            if imbalanced or self._form(annotations) == "skill":
-                return None
-            many_annotators = annotations.n_annotators * annotations.n_classes >= problem.flat.n_items
-            return "W" if many_annotators else "F"
-        if self.regularizer == "F" and imbalanced and self.strength != 0:
-            self._warn(
-                f"Votes are imbalanced ({told}; an even share is {1 / len(shares):.1%}), and regularizer='F' draws "
-                "predictions towards equally frequent classes. Compare with regularizer=None.",
-                CrowdprismWarning,
-            )
-        return self.regularizer
+        if is_imbalanced(vote_class_shares(annotations)) or self._form(annotations) == "skill":
+            return None
+        many_annotators = annotations.n_annotators * annotations.n_classes >= problem.flat.n_items
+        return "W" if many_annotators else "F"
 
-    def _method_name(self) -> str:
-        chosen = self._chosen_regularizer
+    def _advice(self, problem: Problem) -> Iterable[str]:
+        shares = vote_class_shares(problem.annotations)
+        if self.regularizer == "F" and self.strength != 0 and is_imbalanced(shares):
+            rare = int(shares.argmin())
+            name = plain(problem.annotations.classes[rare])
+            yield (
+                f"Votes are imbalanced (class {name!r} has {shares[rare]:.1%} of the votes; an even share is "
+                f"{1 / len(shares):.1%}), and regularizer='F' draws predictions towards equally frequent classes. "
+                "Compare with regularizer=None."
+            )
+
+    def _method_name(self, problem: Problem) -> str:
+        chosen = self._regularizer(problem)
         return self.name if chosen is None else f"{self.name}-{chosen.lower()}"
 
     @property
@@ -200,7 +185,7 @@ class GeoCrowdNet(CrowdClassifier):
         start = start_confusions("identity" if self._paper else self.start, annotations, diagonal=self.start_diagonal)
         everywhere = {"all": False, "touched": True, "auto": None}[self.annotator_updates]
         layer = make_annotator_layer(self._form(annotations), start, touched_only=False if self._paper else everywhere)
-        regularizer = self._chosen_regularizer
+        regularizer = self._regularizer(problem)
         strength = DEFAULT_STRENGTHS.get(str(regularizer), 0.0) if self.strength == "auto" else float(self.strength)
         return GeometricHead(
             layer,
@@ -215,9 +200,24 @@ class GeoCrowdNet(CrowdClassifier):
         )
 
 
-def vote_class_shares(annotations: Annotations) -> np.ndarray:
-    """(n_classes,) mean over annotated items of their vote shares."""
-    totals = vote_totals(annotations)
-    even = np.full(annotations.n_classes, 1 / annotations.n_classes)
-    shares: np.ndarray = vote_shares(totals, even)[annotations.labels_per_item > 0].mean(axis=0)
-    return shares
+@dataclass(kw_only=True, eq=False, repr=False)
+class SpeeLFC(CrowdClassifier):
+    """Train a classifier through confusion matrices that are a softmax of free numbers, without any regulariser.
+
+    Chen, Wang, Sun, Chen, Tsumoto and Tao, "Structured probabilistic end-to-end learning from crowds", IJCAI 2020.
+    The loss is that of `GeoCrowdNet(regularizer=None, loss="ccem")`; only the start is nearer to the identity.
+
+    Parameters
+    ----------
+    start_diagonal
+        Probability of a right label at the start; the paper starts "close to the identity" without a number.
+    """
+
+    name: ClassVar[str] = "speelfc"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"start_diagonal": PROBABILITY}
+
+    start_diagonal: float = 0.9
+
+    def _make_head(self, problem: Problem) -> CrowdHead:
+        start = diagonal_confusions(problem.n_annotators, problem.n_classes, self.start_diagonal)
+        return GeometricHead(FreeConfusions(start), loss="ccem", n_annotations=problem.annotations.n_annotations)

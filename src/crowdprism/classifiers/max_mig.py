@@ -5,26 +5,26 @@ Cao, Xu, Kong and Wang, "Max-MIG: an information theoretic approach for joint le
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.geocrowdnet import vote_class_shares
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.starting_values import item_votes, vote_class_shares
+from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable
+from crowdprism.parameters import Allowed, OneOf
 from crowdprism.results.confusion import confusion_counts, normalize_rows
 
 SMALLEST_SCORE = 1e-4  # added inside logarithms and divisions, as the authors do
 START_SMOOTHING = 0.01  # added to the confusions of the vote before their logarithm, as the authors do
-PRIORS = ("uniform", "votes", "predictions")
 
 # For each f: the score of a pair that belongs together, ∂f(R), and of one that does not, f*(∂f(R)), where f* is the
 # convex conjugate. Both are 0 apart at R = 1: predictions that say nothing gain nothing.
@@ -104,6 +104,7 @@ class MutualInformationHead(CrowdHead):
         return torch.softmax(self.table.values, dim=-1)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MaxMIG(CrowdClassifier):
     """Train two views of each item, its features and its labels, to share as much information as possible.
 
@@ -122,33 +123,18 @@ class MaxMIG(CrowdClassifier):
     -----
     The order of classes is fixed only by the start at the votes' confusions. Pairs of different items in a batch are
     what classes are told apart by, so batches need several items of each class.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = MaxMIG(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "max-mig"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "divergence": OneOf(*DIVERGENCES),
+        "prior": OneOf("uniform", "votes", "predictions"),
+    }
 
-    def __init__(
-        self,
-        *,
-        divergence: Literal["kl", "reverse-kl", "pearson", "hellinger", "jensen-shannon", "tvd"] = "kl",
-        prior: Literal["uniform", "votes", "predictions"] = "uniform",
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.divergence = divergence
-        self.prior = prior
+    divergence: Literal["kl", "reverse-kl", "pearson", "hellinger", "jensen-shannon", "tvd"] = "kl"
+    prior: Literal["uniform", "votes", "predictions"] = "uniform"
 
     def _check_parameters(self, problem: Problem) -> None:
-        for name, allowed in (("divergence", tuple(DIVERGENCES)), ("prior", PRIORS)):
-            if getattr(self, name) not in allowed:
-                raise InvalidParameterError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}.")
         n_labelled = int((problem.annotations.labels_per_item > 0).sum())
         in_batch = min(problem.batch_size, problem.flat.n_items) * n_labelled / problem.flat.n_items
         if in_batch < problem.n_classes:
@@ -174,5 +160,4 @@ class MaxMIG(CrowdClassifier):
 
 def vote_log_confusions(annotations: Annotations) -> NDArray[np.float64]:
     """Log of (0.01 + confusions counted from vote shares), where the authors start."""
-    shares = vote_shares(vote_totals(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes))
-    return np.asarray(np.log(normalize_rows(confusion_counts(annotations, shares)) + START_SMOOTHING))
+    return np.asarray(np.log(normalize_rows(confusion_counts(annotations, item_votes(annotations))) + START_SMOOTHING))

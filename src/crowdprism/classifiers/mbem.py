@@ -5,20 +5,21 @@ Khetan, Lipton and Anandkumar, "Learning from noisy singly-labeled data", ICLR 2
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from crowdprism.classifiers.aggnet import vote_targets
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.starting_values import vote_targets
 from crowdprism.networks import Batch, EpochView
-from crowdprism.networks.annotator_em import counted_confusions, expected_counts, log_posterior
-from crowdprism.networks.target_head import TargetHead
+from crowdprism.networks.heads import TargetHead
+from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
+from crowdprism.parameters import FLAG, Allowed, Whole
 from crowdprism.seeding import torch_stream
 from crowdprism.training import TrainingSettings
 
@@ -78,6 +79,7 @@ class BootstrapHead(TargetHead):
         return log_targets.exp()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class MBEM(CrowdClassifier):
     """Train on votes, estimate annotators from the network's predictions, re-weight the labels, and train anew.
 
@@ -97,39 +99,21 @@ class MBEM(CrowdClassifier):
         published 69.0 with a spread of 2.2).
     **training
         Parameters of `CrowdClassifier`. The paper (CIFAR-10): momentum 0.9 at 0.5, batches of 500, 60 epochs a round.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = MBEM(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "mbem"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "rounds": Whole(1),
+        **dict.fromkeys(("continue_training", "misaligned_predictions", "softmax_twice"), FLAG),
+    }
 
-    def __init__(
-        self,
-        *,
-        rounds: int = 2,
-        continue_training: bool = False,
-        misaligned_predictions: bool = False,
-        softmax_twice: bool = False,
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.rounds = rounds
-        self.continue_training = continue_training
-        self.misaligned_predictions = misaligned_predictions
-        self.softmax_twice = softmax_twice
-
-    def _check_parameters(self, problem: Problem) -> None:
-        if not isinstance(self.rounds, int) or self.rounds < 1:
-            raise InvalidParameterError(f"rounds must be a whole number of at least 1, not {self.rounds!r}.")
+    rounds: int = 2
+    continue_training: bool = False
+    misaligned_predictions: bool = False
+    softmax_twice: bool = False
 
     def _settings(self, problem: Problem) -> TrainingSettings:
-        rounds = min(self.rounds, self.epochs)
+        rounds = int(min(self.rounds, self.epochs))
         return replace(super()._settings(problem), rounds=rounds, fresh_network=not self.continue_training)
 
     def _make_head(self, problem: Problem) -> BootstrapHead:

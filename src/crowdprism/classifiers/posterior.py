@@ -1,17 +1,129 @@
-"""What annotators' labels say about items, given confusions: posterior and likelihood, in NumPy."""
+"""Predictions of trained networks, what annotators' labels add to them, and whether both agree on the classes."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from scipy.special import logsumexp
+from torch import Tensor, nn
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import positions
+from crowdprism.annotations.names import NameArray, positions
+from crowdprism.errors import InvalidAnnotationsError, some
+from crowdprism.results.confusion import class_alignment, normalize_rows
+from crowdprism.results.fit_result import FitResult
+from crowdprism.training import InputScaling, Items, predict_log_probs
+
+if TYPE_CHECKING:
+    from crowdprism.classifiers.fitting import Run
 
 SMALLEST = 1e-12  # probabilities below this are taken as this in logs
+TOLERANCE = 0.01  # agreement may rise by this much through alignment before it counts as a permutation
+
+
+# -- predictions --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Member:
+    """One trained network with the confusions learned beside it.
+
+    `order` brings the network's outputs into the order of the classes (see `ClassAlignment`); `confusions` are
+    already in that order.
+    """
+
+    network: nn.Module
+    order: NDArray[np.int64]
+    confusions: NDArray[Any] | None
+
+
+@dataclass(frozen=True)
+class Predictor:
+    """All that a fitted classifier predicts with.
+
+    Attributes
+    ----------
+    members
+        The trained networks; their class probabilities are averaged.
+    scaling
+        Applied to raw features.
+    input_shape
+        Shape of one item.
+    architecture
+        Name of the network, or the user's own module or function.
+    """
+
+    members: tuple[Member, ...]
+    scaling: InputScaling
+    input_shape: tuple[int, ...]
+    architecture: Any
+
+    @property
+    def device(self) -> torch.device:
+        """Where the networks are."""
+        parameter = next(self.members[0].network.parameters(), None)
+        return torch.device("cpu") if parameter is None else parameter.device
+
+    def class_probs(self, items: Items) -> NDArray[np.float64]:
+        """(n_items, n_classes) by features alone."""
+        return mean_class_probs([network_probs(member.network, items)[:, member.order] for member in self.members])
+
+    def module(self) -> nn.Module:
+        """The same as a torch module on raw features."""
+        return ClassProbabilities(
+            self.scaling, [member.network for member in self.members], [member.order for member in self.members]
+        ).eval()
+
+
+def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
+    """(n_items, outputs) class probabilities of one network, in the order of its outputs."""
+    probs: NDArray[np.float64] = predict_log_probs(network, items).double().exp().numpy()
+    return probs
+
+
+def mean_class_probs(each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Average the class probabilities of several networks; rows sum to one."""
+    total: NDArray[np.float64] = sum(each, start=np.zeros(()))
+    return np.asarray(total / total.sum(axis=1, keepdims=True))
+
+
+def mean_confusions(members: Sequence[Member]) -> NDArray[Any] | None:
+    """Average the members' confusions, or None for methods without."""
+    found = [member.confusions for member in members if member.confusions is not None]
+    return np.mean(found, axis=0) if found else None
+
+
+class ClassProbabilities(nn.Module):
+    """Raw features (batch, ...) -> class probabilities (batch, n_classes): scaling, networks and class order in one.
+
+    What `to_module` returns; it depends on torch alone and can be scripted, exported or moved to a device.
+    """
+
+    def __init__(
+        self, scaling: InputScaling, networks: Sequence[nn.Module], orders: Sequence[NDArray[np.int64]]
+    ) -> None:
+        super().__init__()
+        self.scaling = scaling
+        self.networks = nn.ModuleList(networks)
+        self.orders: Tensor
+        self.register_buffer("orders", torch.from_numpy(np.stack(orders)))
+
+    def forward(self, features: Tensor) -> Tensor:
+        """Average the networks' probabilities, each in the order of the classes."""
+        scaled = self.scaling(features)
+        parts = [
+            torch.softmax(network(scaled).float(), dim=-1).index_select(1, order)
+            for network, order in zip(self.networks, self.orders, strict=True)
+        ]
+        return torch.stack(parts).mean(dim=0)
+
+
+# -- evidence -----------------------------------------------------------------------------------------------
 
 
 def crowd_confusion(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]) -> NDArray[np.float64]:
@@ -20,18 +132,31 @@ def crowd_confusion(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]
     return np.asarray(np.average(confusions, axis=0, weights=weights))
 
 
-def log_evidence_columns(
+def class_codes(annotations: Annotations, classes: NameArray) -> NDArray[np.int64]:
+    """Return the codes of these annotations' classes among `classes`; a class that was never seen is an error."""
+    codes = positions(classes, annotations.classes.tolist())
+    used = np.unique(annotations.label)
+    unknown = annotations.classes[used[codes[used] < 0]]
+    if len(unknown):
+        raise InvalidAnnotationsError(
+            f"{len(unknown)} classes are unknown to this model: {some(unknown.tolist())}. "
+            f"It knows {some(classes.tolist())}."
+        )
+    return codes
+
+
+def log_evidence(
     annotations: Annotations,
-    class_codes: NDArray[np.int64],
-    annotators: NDArray[Any],
-    confusions: NDArray[Any],
-    crowd: NDArray[Any],
+    confusions: NDArray[Any],  # (annotator, true class, given label)
+    known: Annotations | FitResult,  # whose annotators and classes the confusions are about
 ) -> NDArray[np.float64]:
     """(annotation, true class) log probability of each given label; annotators never seen get the crowd's confusion."""
-    place = positions(annotators, annotations.annotators.tolist())
+    codes = class_codes(annotations, known.classes)
+    place = positions(known.annotators, annotations.annotators.tolist())
+    crowd = crowd_confusion(confusions, np.asarray(known.labels_per_annotator))
     table = np.concatenate([confusions, crowd[None]])
     rows = np.where(place >= 0, place, len(confusions))[annotations.annotator]
-    columns = table[rows, :, class_codes[annotations.label]]
+    columns = table[rows, :, codes[annotations.label]]
     return np.asarray(np.log(np.maximum(columns, SMALLEST)))
 
 
@@ -55,3 +180,93 @@ def mean_log_likelihood(class_probs: NDArray[Any], annotations: Annotations, col
     log_probs = np.log(np.maximum(class_probs, SMALLEST))
     each = logsumexp(log_probs[annotations.item] + columns, axis=1)
     return float(np.average(each, weights=annotations.weight))
+
+
+# -- class order --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ClassAlignment:
+    """How predictions agree with annotations as they are and after the best permutation of classes.
+
+    The likelihood does not change when all classes are permuted in the predictor and in every confusion (Ibrahim et
+    al. 2023, theorem 1). A strong volume term from the first step can lock in a wrong permutation.
+
+    Attributes
+    ----------
+    order
+        (n_classes,) column `order[k]` of the raw outputs is class k; the identity where nothing was permuted.
+    plain_agreement, aligned_agreement
+        Share of annotations that equal the item's predicted class, before and after.
+    """
+
+    order: NDArray[np.int64]
+    plain_agreement: float
+    aligned_agreement: float
+
+    @property
+    def permuted(self) -> bool:
+        """Whether the classes had to be permuted."""
+        return bool((self.order != np.arange(len(self.order))).any())
+
+    def describe(self, *, mended: bool) -> str:
+        """Return the warning about permuted classes."""
+        done = "they were put in the annotators' order" if mended else "they were left as they are"
+        return (
+            "The network learned the classes in another order than annotators use: predictions agree with "
+            f"{self.plain_agreement:.1%} of annotations as they are and {self.aligned_agreement:.1%} after "
+            f"alignment; {done}. Check predictions against a few known items, or fit with a smaller strength, a longer "
+            "warm_start or a larger start_diagonal."
+        )
+
+
+def agreement(class_probs: NDArray[Any], annotations: Annotations) -> float:
+    """Share of annotations that equal the predicted class of their item."""
+    predicted = class_probs.argmax(axis=1)
+    return float(np.mean(predicted[annotations.item] == annotations.label))
+
+
+def examine_alignment(
+    class_probs: NDArray[Any], confusions: NDArray[Any] | None, annotations: Annotations
+) -> ClassAlignment:
+    """Find the permutation of classes that the annotators' labels ask for, and whether it matters.
+
+    The permutation is the Hungarian solution on the mean confusion, weighted by labels per annotator; without
+    confusions, on the counts of (predicted class, label). It is taken only where agreement rises by more than
+    `TOLERANCE`, so that noise between two classes that nobody can tell apart changes nothing.
+    """
+    identity = np.arange(annotations.n_classes)
+    plain = agreement(class_probs, annotations)
+    if confusions is None:
+        mean = np.zeros((annotations.n_classes, annotations.n_classes))
+        np.add.at(mean, (class_probs.argmax(axis=1)[annotations.item], annotations.label), 1.0)
+    else:
+        mean = crowd_confusion(confusions, annotations.labels_per_annotator)
+    order = class_alignment(mean[None])
+    aligned = agreement(class_probs[:, order], annotations)
+    if aligned <= plain + TOLERANCE:
+        return ClassAlignment(identity, plain, max(plain, aligned))
+    return ClassAlignment(order, plain, aligned)
+
+
+@dataclass(frozen=True)
+class Examined:
+    """A trained network in the order of the classes, with its predictions for the annotated training items."""
+
+    member: Member
+    class_probs: NDArray[np.float64]
+    alignment: ClassAlignment
+
+
+def examine_run(run: Run, *, mend: bool) -> Examined:
+    """Predict the training items with a trained network; put its classes in the annotators' order where `mend`."""
+    found = run.head.confusions()
+    confusions = None if found is None else normalize_rows(found.double().cpu().numpy())
+    annotations = run.problem.annotations
+    class_probs = network_probs(run.network, run.problem.items)[: annotations.n_items]
+    alignment = examine_alignment(class_probs, confusions, annotations)
+    order = np.arange(annotations.n_classes)
+    if mend and alignment.permuted:
+        order = alignment.order
+        confusions = None if confusions is None else confusions[:, order]
+    return Examined(Member(run.network, order, confusions), class_probs[:, order], alignment)

@@ -8,16 +8,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import nn
 
-from crowdprism.classifiers.ensemble import Member
+from crowdprism.classifiers.fitting import NetworkPlan
+from crowdprism.classifiers.posterior import Member, Predictor
 from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.files import replacing_folder
-from crowdprism.networks import build_network
 from crowdprism.results.fit_result import FitResult, json_ready
 from crowdprism.training import InputScaling
 from crowdprism.training.checkpoint import named_tensors, without_prefix
@@ -44,14 +42,14 @@ def save(model: CrowdClassifier, folder: str | os.PathLike[str]) -> Path:
 def write_into(model: CrowdClassifier, folder: Path) -> None:
     """Write the files of a model into an existing folder, not atomically; `save` is the safe way."""
     model.result_.write_into(folder)
-    save_file(model_tensors(model), folder / WEIGHTS_FILE)
+    save_file(predictor_tensors(model.predictor_), folder / WEIGHTS_FILE)
     (folder / CLASSIFIER_FILE).write_text(json.dumps(model_record(model)), encoding="utf-8")
 
 
-def model_tensors(model: CrowdClassifier) -> dict[str, torch.Tensor]:
+def predictor_tensors(predictor: Predictor) -> dict[str, torch.Tensor]:
     """Weights of all heads, class orders, confusions and input scaling."""
-    tensors = named_tensors("scaling", model._scaling.state_dict())
-    for place, member in enumerate(model._members):
+    tensors = named_tensors("scaling", predictor.scaling.state_dict())
+    for place, member in enumerate(predictor.members):
         tensors |= named_tensors(f"network-{place}", member.network.state_dict())
         tensors[f"order-{place}"] = torch.from_numpy(member.order)
         if member.confusions is not None:
@@ -62,16 +60,17 @@ def model_tensors(model: CrowdClassifier) -> dict[str, torch.Tensor]:
 def model_record(model: CrowdClassifier) -> dict[str, Any]:
     """Parameters and shapes as JSON."""
     parameters = {name: value for name, value in model.get_params().items() if name not in NOT_STORED}
-    own_network = not isinstance(model._network_name, str)
-    if own_network:
+    predictor = model.predictor_
+    named = isinstance(predictor.architecture, str)
+    if not named:
         parameters.pop("network")
     return {
         "schema": MODEL_SCHEMA,
         "classifier": model.name,
         "parameters": json_ready(parameters),
-        "network": None if own_network else model._network_name,
-        "input_shape": list(model._input_shape),
-        "n_heads": len(model._members),
+        "network": predictor.architecture if named else None,
+        "input_shape": list(predictor.input_shape),
+        "n_heads": len(predictor.members),
         "histories": model.histories_,
     }
 
@@ -89,6 +88,8 @@ def load(
             raise ResultFormatError(f"{source} was written by a newer crowdprism. Upgrade crowdprism to read it.")
     except FileNotFoundError as error:
         raise ResultFormatError(f"{source} holds no classifier ({error.filename} is missing).") from error
+    except ResultFormatError:
+        raise
     except (OSError, ValueError, KeyError, SafetensorError) as error:
         raise ResultFormatError(
             f"{source} is damaged: {type(error).__name__}: {error}. Fit and save it again."
@@ -98,49 +99,35 @@ def load(
             f"{source} holds a {record['classifier']!r}, which is not known here. Import the module that defines it "
             f"first; known are {', '.join(sorted(kinds))}."
         )
-    return _restore(kinds[record["classifier"]](**record["parameters"]), record, tensors, result, network, source)
-
-
-def _restore(
-    model: CrowdClassifier,
-    record: dict[str, Any],
-    tensors: dict[str, torch.Tensor],
-    result: FitResult,
-    network: Any,
-    source: Path,
-) -> CrowdClassifier:
-    model._network_name = record["network"] if record["network"] is not None else network
-    if model._network_name is None:
+    if record["network"] is None and network is None:
         raise InvalidParameterError(
-            f"{source} was fitted with a network of your own; pass it: load(folder, network=module or function)."
+            f"{source} was fitted with a network of your own; pass it: load(folder, network=module or function).",
+            parameter="network",
         )
+    model = kinds[record["classifier"]](**record["parameters"])
     if record["network"] is None:
         model.network = network
-    model._input_shape = tuple(record["input_shape"])
+    model.predictor_ = restored_predictor(model, record, tensors, result, network)
     model.n_features_in_ = record["input_shape"][0]
-    model._scaling = InputScaling(tensors["scaling.shift"], tensors["scaling.scale"])
-    model._confusions = result.confusions
-    model._annotators = result.annotators
-    model._members = [_restore_member(model, tensors, place, result.n_classes) for place in range(record["n_heads"])]
-    model._labels_per_annotator = np.asarray(result.labels_per_annotator)
     model.classes_ = result.classes
     model.histories_ = record["histories"]
     model.result_ = result
     return model
 
 
-def _restore_member(model: CrowdClassifier, tensors: dict[str, torch.Tensor], place: int, n_classes: int) -> Member:
-    network: nn.Module = build_network(
-        model._network_name,
-        model._input_shape,
-        n_classes,
-        options=model.network_options,
-        generator=torch.Generator(),
-    )
-    network = model._extend_network(
-        network, n_annotators=len(model._annotators), n_classes=n_classes, generator=torch.Generator()
-    )
-    network.load_state_dict(without_prefix(f"network-{place}", tensors))
-    confusions = tensors.get(f"confusions-{place}")
-    order = tensors[f"order-{place}"].numpy()
-    return Member(network.eval(), order, None if confusions is None else confusions.numpy())
+def restored_predictor(
+    model: CrowdClassifier, record: dict[str, Any], tensors: dict[str, torch.Tensor], result: FitResult, network: Any
+) -> Predictor:
+    """Build the networks anew and give them the stored weights."""
+    architecture = network if record["network"] is None else record["network"]
+    shape = tuple(record["input_shape"])
+    plan = NetworkPlan(architecture, shape, result.n_annotators, result.n_classes)
+    members = []
+    for place in range(record["n_heads"]):
+        built = model.make_network(plan)
+        built.load_state_dict(without_prefix(f"network-{place}", tensors))
+        confusions = tensors.get(f"confusions-{place}")
+        order = tensors[f"order-{place}"].numpy()
+        members.append(Member(built.eval(), order, None if confusions is None else confusions.numpy()))
+    scaling = InputScaling(tensors["scaling.shift"], tensors["scaling.scale"])
+    return Predictor(tuple(members), scaling, shape, architecture)

@@ -1,49 +1,145 @@
-"""Training runs side by side: the heads of an ensemble, or candidates for settings that the data choose.
+"""Training of one or several networks: members of an ensemble, candidates for settings, a grid of classifiers.
 
 Small networks are trained as one stacked program (`crowdprism.training.stacked`), others one after the other.
+
+Weight decay and input noise may be left to the data (`"auto"`): the likelihood of annotations that were held out
+chooses them well. It is not used to choose the strength of a volume term, which it undervalues: the likelihood is
+blind to the part of the model that the volume term is there to fix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, replace
+from itertools import product
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from crowdprism.annotations import Annotations
-from crowdprism.classifiers.problem import Problem
-from crowdprism.classifiers.validation import Validation
-from crowdprism.networks import CrowdHead, GeometricHead
+from crowdprism.classifiers.fitting import Prepared, Problem, Run, Validation
+from crowdprism.networks import GeometricHead
 from crowdprism.networks.stacked import can_stack
-from crowdprism.networks.stacked_head import can_stack_heads
-from crowdprism.training import Items, TensorItems, Trainer, TrainingOutcome, TrainingSettings
+from crowdprism.results.fit_result import json_ready
+from crowdprism.training import Callback, CheckpointFolder, FlatAnnotations, TensorItems, Trainer, TrainingOutcome
 from crowdprism.training.stacked import StackedModel, StackedTrainer, settings_can_stack
 
 if TYPE_CHECKING:
     from crowdprism.classifiers.base import CrowdClassifier
 
-
-@dataclass(frozen=True)
-class Prepared:
-    """Checked data of one `fit`: what is trained on, what is measured after each epoch, what the result is about."""
-
-    problem: Problem
-    validation: Validation | None
-    annotations: Annotations
-    items: Items
+NOT_IN_FINGERPRINT = {"checkpoint", "resume", "callbacks", "n_workers", "network", "n_heads"}
+# Strong noise needs some decay beside it, so the weakest decay is only tried without.
+WEIGHT_DECAYS = (1e-3, 1e-2, 3e-2)
+INPUT_NOISES = (0.0, 1.0)
+TUNABLE = {"weight_decay": WEIGHT_DECAYS, "input_noise": INPUT_NOISES}
+HELD_OUT = 0.2
+SAME_IN_A_STACK = ("standardize", "selection", "validation_fraction")
 
 
 @dataclass(frozen=True)
-class Run:
-    """A network and a crowd head, ready to be trained."""
+class Trained:
+    """A run, and how its training went."""
 
-    network: nn.Module
-    head: CrowdHead
-    settings: TrainingSettings
-    problem: Problem
+    run: Run
+    outcome: TrainingOutcome
+
+
+@dataclass(frozen=True)
+class Training:
+    """What training a classifier gave.
+
+    Attributes
+    ----------
+    members
+        One or more trained networks.
+    chosen
+        Values of the settings that the data chose.
+    candidates
+        All values that were tried, each with the mean log-likelihood of the held-out annotations.
+    """
+
+    members: Sequence[Trained]
+    chosen: dict[str, float] = field(default_factory=dict)
+    candidates: Sequence[dict[str, float]] = ()
+
+
+def train(model: CrowdClassifier, prepared: Prepared) -> Training:
+    """Choose the settings that are left to the data, then train all members of the ensemble."""
+    problem, validation = prepared.problem, prepared.validation
+    chosen, candidates = choose_settings(model, problem)
+    problems = [replace(problem, chosen=chosen, member=place) for place in range(model.n_heads)]
+    if model.checkpoint is None and not model.callbacks:
+        return Training(train_runs([model.make_run(one) for one in problems], validation), chosen, candidates)
+    members: list[Trained] = []
+    for one in problems:
+        run = model.make_run(one)
+        folder = checkpoint_folder(model, run)
+        members.append(Trained(run, train_alone(run, validation, callbacks=model.callbacks, checkpoints=folder)))
+        if members[-1].outcome.interrupted:
+            break
+    return Training(members, chosen, candidates)
+
+
+def train_runs(runs: Sequence[Run], validation: Validation | None) -> list[Trained]:
+    """Train runs on the same problem, as one program where possible; an interruption leaves out those not begun."""
+    if can_train_together(runs):
+        return [Trained(*pair) for pair in zip(runs, train_together(runs, validation), strict=True)]
+    trained: list[Trained] = []
+    for run in runs:
+        trained.append(Trained(run, train_alone(run, validation)))
+        if trained[-1].outcome.interrupted:
+            break
+    return trained
+
+
+def train_alone(
+    run: Run,
+    validation: Validation | None,
+    *,
+    callbacks: Sequence[Callback] = (),
+    checkpoints: CheckpointFolder | None = None,
+) -> TrainingOutcome:
+    """Train one run by itself."""
+    items = run.problem.items
+    validate = None if validation is None else validation.bind(run.network, run.head, items)
+    return Trainer(
+        run.network,
+        run.head,
+        items,
+        run.problem.flat,
+        run.settings,
+        validate=validate,
+        callbacks=callbacks,
+        checkpoints=checkpoints,
+    ).run()
+
+
+def checkpoint_folder(model: CrowdClassifier, run: Run) -> CheckpointFolder | None:
+    """Where the states of a run are kept, with all that a state must agree with to be resumed from."""
+    if model.checkpoint is None:
+        return None
+    problem = run.problem
+    parameters = {name: value for name, value in model.get_params().items() if name not in NOT_IN_FINGERPRINT}
+    fingerprint = {
+        "method": model.name,
+        "network": run.plan.architecture if isinstance(run.plan.architecture, str) else "user",
+        **{f"parameter {name}": json_ready(value) for name, value in parameters.items()},
+        **{f"setting {name}": json_ready(value) for name, value in asdict(run.settings).items() if name != "device"},
+        "items": len(problem.items),
+        "features": problem.items.checksum(),
+        "annotations": problem.flat.checksum(),
+        "classes": problem.n_classes,
+        "annotators": problem.n_annotators,
+    }
+    folder = CheckpointFolder(Path(model.checkpoint) / f"head-{problem.member}", fingerprint)
+    if not model.resume:
+        folder.clear()
+    return folder
+
+
+# -- one stacked program ------------------------------------------------------------------------------------
 
 
 def can_train_together(runs: Sequence[Run]) -> bool:
@@ -51,8 +147,7 @@ def can_train_together(runs: Sequence[Run]) -> bool:
     return (
         len(runs) > 1
         and isinstance(runs[0].problem.items, TensorItems)
-        and all(can_stack(run.network) for run in runs)
-        and can_stack_heads([run.head for run in runs])
+        and can_stack([run.network for run in runs], [run.head for run in runs])
         and settings_can_stack([run.settings for run in runs])
         and all(run.head.visited is None for run in runs)
     )
@@ -82,13 +177,11 @@ def train_together(runs: Sequence[Run], validation: Validation | None) -> list[T
     outcome = trainer.run()
     figures = np.array(trainer.figures)
     return [
-        TrainingOutcome(
+        replace(
+            outcome,
             history=_own_history(outcome.history, len(runs), figures[:, place] if len(figures) else None),
             best_epoch=int(trainer.best_epochs[place]) if len(figures) else None,
             best_value=float(figures[:, place].max()) if len(figures) else None,
-            interrupted=outcome.interrupted,
-            finished=outcome.finished,
-            epochs_done=outcome.epochs_done,
         )
         for place in range(len(runs))
     ]
@@ -102,15 +195,8 @@ def _own_history(
     return history if figures is None else history | {"validation": figures.tolist()}
 
 
-def train_alone(run: Run, validation: Validation | None) -> TrainingOutcome:
-    """Train one run by itself, without callbacks and checkpoints."""
-    items = run.problem.items
-    validate = None if validation is None else validation.bind(run.network, run.head, items)
-    return Trainer(run.network, run.head, items, run.problem.flat, run.settings, validate=validate).run()
-
-
 def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation: Any) -> bool:
-    """Fit classifiers to the same data as one stacked program; return False, nothing done, where that cannot be.
+    """Fit classifiers to the same data as one stacked program; return False, without training, where that cannot be.
 
     For grids of settings: what a stack allows to differ is learning rates, weight decay, input noise, strength and
     seed. Results equal those of fitting one by one in distribution, not digit for digit.
@@ -134,16 +220,51 @@ def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation
     """
     if any(model.n_heads != 1 or model.checkpoint is not None or model.callbacks for model in models):
         return False
-    if any("auto" in (model.weight_decay, model.input_noise) for model in models):
+    if any(open_settings(model) for model in models):
         return False
-    prepared = [model._prepare(X, y, **validation) for model in models]
-    for model in models:
-        model._forget()
-    runs = [model._make_run(one.problem) for model, one in zip(models, prepared, strict=True)]
+    if any(getattr(model, name) != getattr(models[0], name) for model in models for name in SAME_IN_A_STACK):
+        return False
+    prepared = [model.prepare(X, y, **validation) for model in models]
+    items = prepared[0].problem.items  # scaled alike, so one copy serves all
+    prepared = [replace(one, problem=replace(one.problem, items=items)) for one in prepared]
+    runs = [model.make_run(one.problem) for model, one in zip(models, prepared, strict=True)]
     if not can_train_together(runs):
         return False
     outcomes = train_together(runs, prepared[0].validation)
     for model, one, run, outcome in zip(models, prepared, runs, outcomes, strict=True):
-        model._keep_run(run, outcome)
-        model._make_result(one.annotations, one.items, one.problem.seed)
+        model.keep(one, Training([Trained(run, outcome)]))
     return True
+
+
+# -- settings that the data choose --------------------------------------------------------------------------
+
+
+def open_settings(model: CrowdClassifier) -> list[str]:
+    """Names of the settings that are left to the data."""
+    return [name for name in TUNABLE if isinstance(getattr(model, name), str)]
+
+
+def candidate_settings(names: Sequence[str]) -> list[dict[str, float]]:
+    """Values to try, one dict per candidate."""
+    grid = [dict(zip(names, values, strict=True)) for values in product(*(TUNABLE[name] for name in names))]
+    weakest = {"weight_decay": WEIGHT_DECAYS[0], "input_noise": INPUT_NOISES[-1]}
+    return [values for values in grid if values != weakest]
+
+
+def choose_settings(model: CrowdClassifier, problem: Problem) -> tuple[dict[str, float], list[dict[str, float]]]:
+    """Train every candidate without a share of the annotations; return the best values and the whole record."""
+    names = open_settings(model)
+    if not names:
+        return {}, []
+    kept, held_out = problem.annotations.split_annotations(HELD_OUT, problem.seed)
+    flat = FlatAnnotations.of(kept, extra_items=problem.n_unlabelled)
+    reduced = replace(problem, annotations=kept, flat=flat)
+    tried = candidate_settings(names)
+    runs = [model.make_run(replace(reduced, chosen=values)) for values in tried]
+    runs = [replace(run, settings=replace(run.settings, keep_best=False)) for run in runs]  # judged by the last epoch
+    trained = train_runs(runs, Validation(None, None, held_out, kept))
+    if any(one.outcome.interrupted for one in trained):
+        raise KeyboardInterrupt  # no candidate is a model to keep
+    scores = [one.outcome.history["validation"][-1] for one in trained]
+    record = [{**values, "held_out_likelihood": score} for values, score in zip(tried, scores, strict=True)]
+    return tried[int(np.argmax(scores))], record

@@ -7,20 +7,19 @@ annotator confusion", CVPR 2019.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable, confusion_trace, coupled_cross_entropy, log_columns
 from crowdprism.networks.losses import label_cross_entropy
+from crowdprism.parameters import Allowed, OneOf, Real, Whole
 
-REDUCTIONS = ("mean", "sum")
-POSITIVES = ("softplus", "softmax")
 SOFTPLUS_DIAGONAL, SOFTPLUS_REST = 1.0, -5.0  # the authors' start 6 I - 5: a diagonal of about 0.96
 
 
@@ -82,6 +81,7 @@ class TraceHead(CrowdHead):
         return self.log_confusions(self.table.values).exp()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TraceReg(CrowdClassifier):
     """Train through confusion matrices whose diagonal is kept as small as the annotations allow.
 
@@ -102,39 +102,20 @@ class TraceReg(CrowdClassifier):
         paper, 20 in a variant of the comparison.
     **training
         Parameters of `CrowdClassifier`; during `warm_start` (a share of all steps) the trace is left out.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = TraceReg(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "tracereg"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "strength": Real(0),
+        "reduction": OneOf("mean", "sum"),
+        "positive": OneOf("softplus", "softmax"),
+        "vote_epochs": Whole(0),
+    }
 
-    def __init__(
-        self,
-        *,
-        strength: float = 0.01,
-        reduction: Literal["mean", "sum"] = "mean",
-        positive: Literal["softplus", "softmax"] = "softplus",
-        vote_epochs: int = 0,
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.strength = strength
-        self.reduction = reduction
-        self.positive = positive
-        self.vote_epochs = vote_epochs
-
-    def _check_parameters(self, problem: Problem) -> None:
-        for name, allowed in (("reduction", REDUCTIONS), ("positive", POSITIVES)):
-            if getattr(self, name) not in allowed:
-                raise InvalidParameterError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}.")
-        if not self.strength >= 0:
-            raise InvalidParameterError(f"strength must be at least 0, not {self.strength!r}.")
+    strength: float = 0.01
+    reduction: Literal["mean", "sum"] = "mean"
+    positive: Literal["softplus", "softmax"] = "softplus"
+    vote_epochs: int = 0
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         return TraceHead(

@@ -6,7 +6,8 @@ Ibrahim, Nguyen and Fu (ICLR 2023). Soft targets with mixup are the stronger one
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -16,15 +17,13 @@ from numpy.typing import NDArray
 from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.aggregators.majority_vote import decide
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import CrowdprismWarning, InvalidParameterError
-from crowdprism.networks.target_head import TargetHead
+from crowdprism.classifiers.fitting import Problem
+from crowdprism.networks.heads import TargetHead
+from crowdprism.parameters import Allowed, OneOf
 from crowdprism.seeding import stream
 
-TARGETS = ("hard", "soft")
-UNLABELLED = ("drop", "random", "prior")
 
-
+@dataclass(kw_only=True, eq=False, repr=False)
 class TwoStage(CrowdClassifier):
     """Aggregate the annotations first, then train an ordinary classifier on the aggregated labels.
 
@@ -42,50 +41,33 @@ class TwoStage(CrowdClassifier):
         are unlabelled.
     **training
         Parameters of `CrowdClassifier`; `mixup=1.0` mixes items and their targets.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = TwoStage(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "two-stage"
     no_confusions: ClassVar[str] = (
         " Its aggregator estimates none; aggregator='dawid-skene' does, and so does the classifier 'geocrowdnet'."
     )
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "aggregator": OneOf(*AGGREGATORS),
+        "targets": OneOf("hard", "soft"),
+        "unlabelled": OneOf("drop", "random", "prior"),
+    }
 
-    def __init__(
-        self,
-        *,
-        aggregator: str = "majority-vote",
-        aggregator_options: Mapping[str, Any] | None = None,
-        targets: Literal["hard", "soft"] = "hard",
-        unlabelled: Literal["drop", "random", "prior"] = "drop",
-        **training: Any,
-    ) -> None:
-        super().__init__(**training)
-        self.aggregator = aggregator
-        self.aggregator_options = aggregator_options
-        self.targets = targets
-        self.unlabelled = unlabelled
+    aggregator: str = "majority-vote"
+    aggregator_options: Mapping[str, Any] | None = None
+    targets: Literal["hard", "soft"] = "hard"
+    unlabelled: Literal["drop", "random", "prior"] = "drop"
 
-    def _check_parameters(self, problem: Problem) -> None:
-        for name, allowed in (("targets", TARGETS), ("unlabelled", UNLABELLED), ("aggregator", tuple(AGGREGATORS))):
-            if getattr(self, name) not in allowed:
-                raise InvalidParameterError(f"{name} must be one of {', '.join(allowed)}, not {getattr(self, name)!r}.")
+    def _advice(self, problem: Problem) -> Iterable[str]:
         n_items, n_bare = problem.annotations.n_items, int((problem.annotations.labels_per_item == 0).sum())
         if self.unlabelled != "drop" and 2 * n_bare > n_items:
-            self._warn(
-                f"{self._method_name()} with unlabelled={self.unlabelled!r} trains on made-up classes, and needs a "
-                f"majority of labelled items: {n_bare} of {n_items} have no annotation. Use unlabelled='drop', or "
-                "geocrowdnet-f, which learns from items without annotations too.",
-                CrowdprismWarning,
+            yield (
+                f"{self._method_name(problem)} with unlabelled={self.unlabelled!r} trains on made-up classes, and "
+                f"needs a majority of labelled items: {n_bare} of {n_items} have no annotation. "
+                "Use unlabelled='drop', or geocrowdnet-f, which learns from items without annotations too."
             )
 
-    def _method_name(self) -> str:
+    def _method_name(self, problem: Problem) -> str:
         known = {("majority-vote", "hard"): "nn-mv", ("dawid-skene", "hard"): "nn-dsem"}
         return known.get((self.aggregator, self.targets), self.name)
 
@@ -98,14 +80,10 @@ class TwoStage(CrowdClassifier):
         targets = np.where(labelled[:, None] & (self.targets == "soft"), probabilities, hard)
         if self.unlabelled == "random":
             targets[~labelled] = random_classes(int((~labelled).sum()), problem)
-        n_extra = problem.flat.n_items - len(targets)
-        targets = np.concatenate([targets, np.full((n_extra, problem.n_classes), 1 / problem.n_classes)])
-        used = np.concatenate([labelled | (self.unlabelled != "drop"), np.zeros(n_extra, dtype=bool)])
+        every_target, used = problem.item_targets(targets, labelled | (self.unlabelled != "drop"))
         confusions = aggregated.confusions
         return TargetHead(
-            torch.from_numpy(targets),
-            used=torch.from_numpy(used),
-            confusions=None if confusions is None else torch.from_numpy(np.array(confusions)),
+            every_target, used=used, confusions=None if confusions is None else torch.from_numpy(np.array(confusions))
         )
 
 

@@ -5,6 +5,8 @@ Wei, Xie, Feng, Han and An, "Deep learning from multiple noisy annotators as a u
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -12,11 +14,10 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.problem import Problem
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, coupled_cross_entropy
+from crowdprism.parameters import Allowed, OneOf, Real
 
-VARIANTS = ("A", "B")
 BLOCK = 2**12  # columns of scores formed at once: with a hundred items they stay in the processor's cache
 
 
@@ -103,6 +104,7 @@ class UnionHead(CrowdHead):
         return torch.softmax(self.by_annotator(self.values), dim=-1)
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class UnionNet(CrowdClassifier):
     """Treat all annotations of an item as one answer, predicted through one transition over annotators and labels.
 
@@ -119,36 +121,21 @@ class UnionNet(CrowdClassifier):
         softmax; the paper has 1e-5.
     start_scale
         Blocks start at this times that; the paper has 1, which after the softmax is nearly uniform.
-    **training
-        Parameters of `CrowdClassifier`.
-
-    Examples
-    --------
-    >>> from crowdprism import load_dataset
-    >>> train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    >>> model = UnionNet(epochs=10).fit(train.features, train.annotations)
-    >>> bool((model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65)
-    True
     """
 
     name: ClassVar[str] = "unionnet-b"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "variant": OneOf("A", "B"),
+        "off_diagonal": Real(0, 1, below=True),
+        "start_scale": Real(0),
+    }
 
-    def __init__(
-        self, *, variant: Literal["A", "B"] = "B", off_diagonal: float = 1e-5, start_scale: float = 1.0, **training: Any
-    ) -> None:
-        super().__init__(**training)
-        self.variant = variant
-        self.off_diagonal = off_diagonal
-        self.start_scale = start_scale
+    variant: Literal["A", "B"] = "B"
+    off_diagonal: float = 1e-5
+    start_scale: float = 1.0
 
-    def _method_name(self) -> str:
+    def _method_name(self, problem: Problem) -> str:
         return f"unionnet-{self.variant.lower()}"
-
-    def _check_parameters(self, problem: Problem) -> None:
-        if self.variant not in VARIANTS:
-            raise InvalidParameterError(f"variant must be one of {', '.join(VARIANTS)}, not {self.variant!r}.")
-        if not 0 <= self.off_diagonal < 1:
-            raise InvalidParameterError(f"off_diagonal must be at least 0 and below 1, not {self.off_diagonal!r}.")
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         return UnionHead(

@@ -1,4 +1,4 @@
-"""Where annotators' confusions start: a stated diagonal, or an estimate from the annotations alone."""
+"""What training starts from, by the annotations alone: votes as targets, and annotators' first confusions."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdprism.aggregators import make_aggregator
+from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks.annotator_layer import diagonal_confusions, identity_diagonal
 from crowdprism.results.confusion import confusion_counts, normalize_rows, pooled_confusion
 
 STARTS = ("diagonal", "identity", "soft-vote", "dawid-skene")
 PRIOR_LABELS = 4.0  # an annotator's counts are joined by this many labels per class from the whole crowd
+
+
+def item_votes(annotations: Annotations) -> NDArray[np.float64]:
+    """(n_items, n_classes) vote shares; even where an item has no annotations."""
+    return vote_shares(vote_totals(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes))
+
+
+def vote_class_shares(annotations: Annotations) -> NDArray[np.float64]:
+    """(n_classes,) mean over annotated items of their vote shares."""
+    return np.asarray(item_votes(annotations)[annotations.labels_per_item > 0].mean(axis=0))
+
+
+def vote_targets(problem: Problem) -> tuple[Tensor, Tensor]:
+    """Vote shares of all items, and which items have annotations."""
+    targets, used = problem.item_targets(item_votes(problem.annotations), problem.annotations.labels_per_item > 0)
+    return targets.float(), used
 
 
 def start_confusions(start: str, annotations: Annotations, *, diagonal: float) -> Tensor:
@@ -24,8 +42,8 @@ def start_confusions(start: str, annotations: Annotations, *, diagonal: float) -
     Parameters
     ----------
     start
-        `"diagonal"`: the same for all, with `diagonal` as probability of a right label whatever the number of
-        classes. `"identity"`: logits of the reference implementation, whose diagonal is e / (e + n_classes - 1).
+        `"diagonal"`: the same for all, with `diagonal` as probability of a right label whatever the number of classes.
+        `"identity"`: logits of the reference implementation, whose diagonal is e / (e + n_classes - 1).
         `"soft-vote"` and `"dawid-skene"`: counted from that aggregator's class probabilities, each annotator shrunk to
         the crowd's common confusion.
     """
@@ -34,14 +52,12 @@ def start_confusions(start: str, annotations: Annotations, *, diagonal: float) -
         return diagonal_confusions(*shape, diagonal)
     if start == "identity":
         return diagonal_confusions(*shape, identity_diagonal(annotations.n_classes))
-    if start not in STARTS:
-        raise InvalidParameterError(f"There is no start {start!r}; there are {', '.join(STARTS)}.")
     aggregator = make_aggregator("majority-vote" if start == "soft-vote" else "dawid-skene")
     probabilities = aggregator.fit(annotations).result_.class_probabilities
     return torch.from_numpy(shrunk_confusions(annotations, probabilities)).float()
 
 
-def shrunk_confusions(annotations: Annotations, class_probabilities: Any) -> np.ndarray:
+def shrunk_confusions(annotations: Annotations, class_probabilities: NDArray[Any]) -> NDArray[np.float64]:
     """Confusions counted from class probabilities, each row joined by `PRIOR_LABELS` labels of the pooled row."""
     counts = confusion_counts(annotations, class_probabilities)
     pooled = pooled_confusion(counts + 1.0 / annotations.n_classes)  # no zeros: logits must be finite

@@ -1,0 +1,275 @@
+"""From the arguments of `fit` to a training problem, and what is measured while it is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import positions
+from crowdprism.classifiers import inputs
+from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood
+from crowdprism.errors import InvalidParameterError, some
+from crowdprism.networks import CrowdHead
+from crowdprism.networks.build import check_output, resolve_network
+from crowdprism.training import FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device, predict_log_probs
+
+SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a method sees when it makes its crowd head.
+
+    Attributes
+    ----------
+    annotations
+        The annotations to train on, one item per row of the features (held-out annotations already taken away).
+    flat
+        The same as flat arrays; unlabelled items follow after the annotated ones.
+    items
+        Source of features for all items of `flat`.
+    batch_size
+        Items per step.
+    device, seed, member
+        Where to compute; the user's seed; which of `n_heads` networks this is.
+    chosen
+        Values of the settings that the user left to the data.
+    """
+
+    annotations: Annotations
+    flat: FlatAnnotations
+    items: Items
+    batch_size: int
+    device: torch.device
+    seed: int
+    member: int = 0
+    chosen: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return self.annotations.n_classes
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators."""
+        return self.annotations.n_annotators
+
+    @property
+    def n_unlabelled(self) -> int:
+        """Number of items that were given as `X_unlabelled`."""
+        return self.flat.n_items - self.annotations.n_items
+
+    def plan(self, network: Any) -> NetworkPlan:
+        """Which network to build for this problem; `"auto"` takes the one that fits the shape of an item."""
+        shape = tuple(self.items.shape)
+        sizes = (self.n_annotators, self.n_classes, self.device, self.seed, self.member)
+        return NetworkPlan(resolve_network(network, shape), shape, *sizes)
+
+    def item_targets(self, targets: NDArray[Any], used: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
+        """Extend class probabilities of the annotated items to all items, and say which to train on.
+
+        Unlabelled items get even probabilities and are not trained on.
+        """
+        even = np.full((self.n_unlabelled, self.n_classes), 1 / self.n_classes)
+        unused = np.zeros(self.n_unlabelled, dtype=bool)
+        return torch.from_numpy(np.concatenate([targets, even])), torch.from_numpy(np.concatenate([used, unused]))
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """Which network to build; `architecture` is its name, or the user's own module or function."""
+
+    architecture: Any
+    input_shape: tuple[int, ...]
+    n_annotators: int
+    n_classes: int
+    device: torch.device | None = None
+    seed: int = 0
+    member: int = 0
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Checked data of one `fit`: what to train on, what to measure after each epoch, what the result is about."""
+
+    problem: Problem
+    validation: Validation | None
+    annotations: Annotations  # all of them, held-out ones included
+    scaling: InputScaling
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Run:
+    """A network and a crowd head, ready to be trained."""
+
+    plan: NetworkPlan
+    network: nn.Module
+    head: CrowdHead
+    settings: TrainingSettings
+    problem: Problem
+
+
+def prepare(
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    selection: str,
+    X_valid: Any = None,
+    y_valid: Any = None,
+    X_unlabelled: Any = None,
+    items: Any = None,
+) -> Prepared:
+    """Check and match the arguments of `fit`, and scale every item once; `model` has checked its parameters."""
+    features = inputs.read_features(model, X)
+    annotations = inputs.matched(inputs.annotations_of(y), X, inputs.n_items_of(features), items)
+    inputs.require_learnable(annotations)
+    seed, device = inputs.plain_seed(model.random_state), choose_device(model.device)
+    shape = inputs.item_shape(features)
+    scaling = inputs.make_scaling(features, standardize=model.standardize)
+
+    def read(given: Any, what: str) -> inputs.Features:
+        return inputs.read_features(model, given, fitted_shape=shape, what=what)
+
+    def scaled(given: inputs.Features) -> Items:
+        return inputs.make_items(given, scaling, device, model.n_workers)
+
+    valid = None if X_valid is None else scaled(read(X_valid, "X_valid"))
+    validation, kept = make_validation(
+        selection, annotations, valid, y_valid, fraction=model.validation_fraction, seed=seed
+    )
+    if X_unlabelled is not None:
+        features = inputs.with_unlabelled(features, read(X_unlabelled, "X_unlabelled"))
+    n_items = inputs.n_items_of(features)
+    automatic = min(LARGEST_AUTO_BATCH, max(SMALLEST_AUTO_BATCH, n_items // AUTO_BATCHES))
+    batch_size = automatic if model.batch_size == "auto" else int(model.batch_size)
+    flat = FlatAnnotations.of(kept, extra_items=n_items - kept.n_items)
+    problem = Problem(kept, flat, scaled(features), batch_size, device, seed)
+    return Prepared(problem, validation, annotations, scaling)
+
+
+def try_network(network: nn.Module, plan: NetworkPlan) -> None:
+    """Pass two items of zeros through, so that a network that does not fit is refused before training begins."""
+    was_training = network.training
+    network.eval()
+    try:
+        with torch.no_grad():
+            outputs = network(torch.zeros(2, *plan.input_shape, device=plan.device))
+    except RuntimeError as error:
+        raise InvalidParameterError(
+            f"The network does not accept items of shape {plan.input_shape}: {error}", parameter="network"
+        ) from error
+    network.train(was_training)
+    check_output(outputs, 2, plan.n_classes)
+
+
+def require_batches(network: nn.Module, in_batch: int) -> None:
+    """Raise where a network with batch norm would see one item at a time."""
+    if in_batch < 2 and any(isinstance(part, nn.modules.batchnorm._BatchNorm) for part in network.modules()):
+        raise InvalidParameterError(
+            f"The network has batch norm and needs at least two items in a batch; there is {in_batch}. "
+            "Give a larger batch_size, or network='mlp', which has none.",
+            parameter="batch_size",
+        )
+
+
+# -- validation ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Validation:
+    """What is measured after each epoch: accuracy on true classes, or the likelihood of held-out annotations.
+
+    Attributes
+    ----------
+    items
+        Source of the validation features; None for the training items.
+    truth
+        (n_items,) true class codes, or None.
+    held_out
+        Annotations to predict, or None.
+    training
+        The annotations that are trained on, whose annotators and classes the confusions are about.
+    """
+
+    items: Items | None
+    truth: NDArray[np.int64] | None
+    held_out: Annotations | None
+    training: Annotations
+
+    def bind(self, network: nn.Module, head: CrowdHead, training_items: Items) -> Callable[[], float]:
+        """Return the function that the training loop calls; larger is better."""
+        items = training_items if self.items is None else self.items
+
+        def measure() -> float:
+            class_probs = predict_log_probs(network, items).double().exp().numpy()
+            with torch.no_grad():
+                found = head.confusions()
+            return self.figure(class_probs, None if found is None else found.double().cpu().numpy())
+
+        return measure
+
+    def figure(self, class_probs: NDArray[Any], confusions: NDArray[Any] | None) -> float:
+        """Return the figure for (n_items, n_classes) predictions and (annotator, true class, given label) confusions.
+
+        It is the accuracy where true classes are known, else the mean log-likelihood of the held-out annotations.
+        """
+        if self.truth is not None:
+            return float(np.mean(class_probs.argmax(axis=1) == self.truth))
+        assert self.held_out is not None
+        if confusions is None:
+            raise InvalidParameterError(
+                "This method has no confusion matrices; use selection='clean' or 'last'.", parameter="selection"
+            )
+        columns = log_evidence(self.held_out, confusions, self.training)
+        return mean_log_likelihood(class_probs, self.held_out, columns)
+
+
+def make_validation(
+    selection: str, annotations: Annotations, items: Items | None, y_valid: Any, *, fraction: float, seed: int
+) -> tuple[Validation | None, Annotations]:
+    """Return what to measure after each epoch, and the annotations that are left for training."""
+    if (items is None) != (y_valid is None):
+        raise InvalidParameterError("X_valid and y_valid go together: give both or neither.")
+    if items is not None and len(items) != len(y_valid):
+        raise InvalidParameterError(f"X_valid has {len(items)} items but y_valid has {len(y_valid)}.")
+    if isinstance(y_valid, Annotations):
+        if selection == "clean":
+            raise InvalidParameterError("selection='clean' needs true classes as y_valid, not annotations.")
+        return Validation(items, None, y_valid, annotations), annotations
+    if y_valid is not None and selection != "annotations":
+        return Validation(items, true_codes(annotations, y_valid), None, annotations), annotations
+    if selection == "clean":
+        raise InvalidParameterError("selection='clean' needs X_valid and y_valid with true classes.")
+    if selection != "annotations":
+        return None, annotations
+    kept, held_out = annotations.split_annotations(fraction, seed)
+    if not held_out.n_annotations or not kept.n_annotations:
+        raise InvalidParameterError(
+            f"{annotations.n_annotations} annotations are too few to hold out a share of {fraction}; "
+            "use selection='last'.",
+            parameter="selection",
+        )
+    return Validation(None, None, held_out, kept), kept
+
+
+def true_codes(annotations: Annotations, y_valid: Any) -> NDArray[np.int64]:
+    """Return class codes of true class names; a name that is no class is an error."""
+    named = np.asarray(y_valid).tolist()
+    codes = positions(annotations.classes, named)
+    unknown = [name for name, code in zip(named, codes, strict=True) if code < 0]
+    if unknown:
+        raise InvalidParameterError(
+            f"{len(unknown)} of {len(named)} values of y_valid are not classes: {some(unknown)}. "
+            f"Classes are {some(annotations.classes.tolist())}."
+        )
+    return codes

@@ -1,0 +1,242 @@
+"""Features and annotations as users give them: checked, turned into tensors, and matched item by item."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+from torch import Tensor
+from torch.utils.data import ConcatDataset, DataLoader, Dataset
+
+from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.annotations.names import positions
+from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
+from crowdprism.results.fit_result import FitResult
+from crowdprism.seeding import stream
+from crowdprism.training import DatasetItems, InputScaling, Items, TensorItems
+
+Features = Tensor | Dataset[Any] | DataLoader[Any]
+
+# -- features ---------------------------------------------------------------------------------------------
+
+
+def is_stream(X: Any) -> bool:
+    """Tell whether features are read item by item instead of held in memory."""
+    return isinstance(X, (Dataset, DataLoader))
+
+
+def dataset_of(X: Any) -> Any:
+    """The dataset behind a DataLoader; other features as they are."""
+    return X.dataset if isinstance(X, DataLoader) else X
+
+
+def n_items_of(X: Features) -> int:
+    """Number of items."""
+    return len(dataset_of(X))
+
+
+def item_shape(X: Features) -> tuple[int, ...]:
+    """Shape of one item."""
+    if not is_stream(X):
+        return tuple(X.shape[1:])  # type: ignore[union-attr]
+    first = dataset_of(X)[0]
+    return tuple((first[0] if isinstance(first, (tuple, list)) else first).shape)
+
+
+def read_features(model: Any, X: Any, *, fitted_shape: tuple[int, ...] | None = None, what: str = "X") -> Features:
+    """Check features of items for a classifier; later ones must have the shape of those it was fitted on.
+
+    Without `fitted_shape` the classifier learns the number and the names of features, as scikit-learn's do.
+    """
+    if is_stream(X):
+        return as_features(X, what=what)
+    if not hasattr(X, "shape"):
+        X = np.asarray(X)
+    first = fitted_shape is None
+    if len(X.shape) <= 2 and not isinstance(X, Tensor):
+        X = validate_data(model, X, reset=first, dtype=None, ensure_all_finite=False)
+    features = as_features(X, what=what)
+    shape = item_shape(features)
+    if first:
+        model.n_features_in_ = shape[0]
+    elif shape != fitted_shape:
+        raise InvalidParameterError(f"Items of {what} have shape {shape}, but the model was fitted on {fitted_shape}.")
+    return features
+
+
+def as_features(X: Any, *, what: str = "X") -> Features:
+    """Return features as a float32 or uint8 tensor (n_items, ...), or the Dataset as it is.
+
+    Images (n_items, height, width) without channels get one channel. NaN and infinite values are refused.
+
+    Examples
+    --------
+    >>> as_features([[1.0, 2.0]]).shape
+    torch.Size([1, 2])
+    """
+    if is_stream(X):
+        if n_items_of(X) == 0:
+            raise InvalidParameterError(f"{what} has 0 items.")
+        return X  # type: ignore[no-any-return]
+    array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
+    if array.dtype == object:
+        array = _numbers(array, what)
+    if array.ndim < 2:
+        raise InvalidParameterError(
+            f"{what} must have at least 2 dimensions (n_items, n_features), but has shape {array.shape}. "
+            "Reshape your data: X.reshape(-1, 1) for one feature, X.reshape(1, -1) for one item."
+        )
+    if array.dtype.kind not in "fiub":
+        raise InvalidParameterError(f"{what} must hold numbers, not {array.dtype}. Encode text as numbers first.")
+    if 0 in array.shape:
+        raise InvalidParameterError(f"{what} has shape {array.shape}: there is no item or no feature.")
+    if array.ndim == 3:
+        array = array[:, None]  # grey images
+    if array.dtype != np.uint8:
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float32)
+    require_finite(array, what)
+    if not array.flags.writeable or not array.flags.c_contiguous:
+        array = np.array(array, order="C")
+    return torch.from_numpy(array)
+
+
+def _numbers(array: NDArray[Any], what: str) -> NDArray[np.float64]:
+    try:
+        return array.astype(np.float64)
+    except ValueError as error:
+        raise InvalidParameterError(f"{what} must hold numbers: {error}. Encode text as numbers first.") from error
+
+
+def require_finite(array: NDArray[Any], what: str) -> None:
+    """Raise where values are NaN or infinite: how many, and the first by row and column."""
+    if array.dtype.kind != "f" or np.isfinite(array.sum(dtype=np.float64)):
+        return
+    bad = np.argwhere(~np.isfinite(array))
+    if not len(bad):
+        return
+    first = bad[0]
+    where = (
+        f"row {first[0]}, column {first[1]}" if len(first) == 2 else f"item {first[0]}, position {first[1:].tolist()}"
+    )
+    raise InvalidParameterError(
+        f"{what} contains NaN or infinite values: {len(bad)} of {array.size}, in {len(np.unique(bad[:, 0]))} items; "
+        f"the first is {array[tuple(first)]} at {where}. Impute them (sklearn.impute.SimpleImputer) or drop the items."
+    )
+
+
+def make_scaling(features: Features, *, standardize: bool) -> InputScaling:
+    """Mean and standard deviation of these items; the identity where features are streamed or left as they are."""
+    known = standardize and not is_stream(features)
+    return InputScaling.of(features) if known else InputScaling.identity()  # type: ignore[arg-type]
+
+
+def make_items(features: Features, scaling: InputScaling, device: torch.device, n_workers: int) -> Items:
+    """Return the source of scaled features for training and prediction."""
+    if is_stream(features):
+        return DatasetItems(features, scaling, device, n_workers)  # type: ignore[arg-type]
+    return TensorItems(features, scaling, device)  # type: ignore[arg-type]
+
+
+def with_unlabelled(features: Features, extra: Features) -> Features:
+    """Append unlabelled items to the annotated ones."""
+    if is_stream(features) != is_stream(extra):
+        raise InvalidParameterError("X and X_unlabelled must both be arrays, or both be torch Datasets.")
+    if is_stream(features):
+        return ConcatDataset([dataset_of(features), dataset_of(extra)])
+    return torch.cat([features, extra.to(features.dtype)])  # type: ignore[union-attr,list-item]
+
+
+# -- annotations ------------------------------------------------------------------------------------------
+
+
+def annotations_of(y: Any) -> Annotations:
+    """Accept `Annotations`, a 2-D table with -1 for none, or a 1-D array: the labels of a single annotator."""
+    if y is None:
+        raise InvalidParameterError("This classifier requires y to be passed, but the target y is None.")
+    if isinstance(y, Annotations):
+        return y
+    if not hasattr(y, "shape"):
+        y = np.asarray(y)
+    if len(y.shape) != 1:
+        return as_annotations(y)
+    labels = np.asarray(y)
+    check_classification_targets(labels)
+    if labels.dtype.kind == "f":
+        labels = labels.astype(np.int64)  # whole numbers: checked above
+    rows = np.arange(len(labels))
+    return Annotations.from_triplets(rows, np.zeros(len(rows), dtype=np.int64), labels.tolist())
+
+
+def matched(annotations: Annotations, X: Any, n_items: int, items: Any = None) -> Annotations:
+    """Bring annotations into the order of the rows of X; different items are an error that names them.
+
+    Rows are matched by name where `items` or the index of a data frame gives names, else by position.
+    """
+    names = list(items) if items is not None else row_names(X)
+    if names is not None and items is None and (positions(annotations.items, names) < 0).all():
+        names = None  # an index left over from a split says nothing about items that are numbered otherwise
+    if names is None:
+        if annotations.n_items == n_items:
+            return annotations
+        raise InvalidAnnotationsError(
+            f"X has {n_items} rows but the annotations have {annotations.n_items} items "
+            f"({some(annotations.items.tolist())}).",
+            remedy="Name each row of X with {items}, or bring the annotations into the order of X with "
+            "annotations.align_items(ids).",
+        )
+    if len(names) != n_items:
+        raise InvalidParameterError(f"items has {len(names)} names for {n_items} rows of X.", parameter="items")
+    rows = set(names)
+    without_row = [name for name in annotations.items.tolist() if name not in rows]
+    place = positions(annotations.items, names)
+    unknown = [name for name, at in zip(names, place, strict=True) if at < 0]
+    if without_row or unknown:
+        raise InvalidAnnotationsError(
+            f"X and the annotations are of different items: {len(unknown)} rows of X are no items of the annotations "
+            f"({some(unknown) or 'none'}), and {len(without_row)} items have no row in X "
+            f"({some(without_row) or 'none'}). "
+            "Use annotations.align_items(ids) to keep the items of X (those without annotations may stay)."
+        )
+    return annotations[place] if (place != np.arange(n_items)).any() else annotations
+
+
+def known_annotations(y: Any, X: Any, result: FitResult) -> Annotations:
+    """Annotations of the rows of X; the columns of a table are the fitted annotators, its labels the class names."""
+    if not isinstance(y, Annotations) and np.ndim(y) == 2 and np.shape(y)[1] == result.n_annotators:
+        names = {"classes": result.classes.tolist(), "annotator_names": result.annotators.tolist()}
+        return matched(Annotations.from_dense(y, **names), X, n_items_of(X))
+    return matched(as_annotations(y), X, n_items_of(X))
+
+
+def row_names(X: Any) -> list[Any] | None:
+    """Return the row labels of a data frame whose index is more than a count from 0, else None."""
+    index = getattr(X, "index", None)
+    if index is None or callable(index) or type(index).__name__ == "RangeIndex" or not hasattr(index, "tolist"):
+        return None
+    return list(index.tolist())
+
+
+def require_learnable(annotations: Annotations) -> None:
+    """Raise where there is nothing to learn from: no annotation at all, or a single class."""
+    if annotations.n_annotations == 0:
+        raise InvalidAnnotationsError(
+            f"There is no annotation at all for the {annotations.n_items} items. Check how they were selected."
+        )
+    if annotations.n_classes < 2:
+        raise InvalidAnnotationsError(
+            f"There is only 1 class: {some(annotations.classes.tolist())}. A classifier needs at least two.",
+            remedy="List every class that annotators could choose with {classes}",
+        )
+
+
+def plain_seed(random_state: Any) -> int:
+    """Return a plain seed; None is 0, and a `RandomState` gives one draw."""
+    if random_state is None or isinstance(random_state, (int, np.integer)):
+        stream(random_state, "check")  # refuses negative seeds
+        return int(random_state or 0)
+    return int(stream(random_state, "random_state").integers(2**31))
