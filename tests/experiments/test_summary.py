@@ -59,19 +59,19 @@ def test_a_grid_point_that_failed_loses_and_is_told(plan: Plan) -> None:
 
 
 def test_differences_are_paired_by_seed() -> None:
-    one, other = Measured({1: 50.0, 2: 90.0, 3: 70.0}, 3, ()), Measured({2: 89.0, 3: 67.0, 4: 10.0}, 3, ())
+    one, other = Measured({1: 50.0, 2: 90.0, 3: 70.0}), Measured({2: 89.0, 3: 67.0, 4: 10.0})
     found = difference(one, other)
     assert found is not None
     assert (found.mean, found.n_trials) == (2.0, 2)
     assert found.standard_error == pytest.approx(np.std([1, 3], ddof=1) / math.sqrt(2))
-    assert difference(one, Measured({9: 1.0}, 1, ())) is None
+    assert difference(one, Measured({9: 1.0})) is None
 
 
 def test_distances_count_both_standard_errors() -> None:
-    ours = Measured({1: 80.0, 2: 84.0}, 2, ())
+    ours = Measured({1: 80.0, 2: 84.0})
     # The published spread is over five trials with denominator five: its standard error is spread / sqrt(4).
     assert distance_from_published(ours, Published(77.0, 3.0)) == pytest.approx(5.0 / math.hypot(2.0, 1.5))
-    assert distance_from_published(Measured({1: 80.0}, 1, ()), Published(77.0, 3.0)) is None
+    assert distance_from_published(Measured({1: 80.0}), Published(77.0, 3.0)) is None
 
 
 def test_rank_agreement_needs_three_methods(plan: Plan) -> None:

@@ -36,10 +36,12 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
     drawn: dict[str, Figure] = {}
     if result.measured_cells:
         drawn[f"{result.study.name}.svg"] = table_figure(result)
-    for cell in result.plan.cells:
-        matrices = kept_confusions(result, cell) if result.study.keep_confusions else {}
-        if matrices:
-            drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(matrices, cell.title)
+    for cell in result.plan.cells if result.study.keep_confusions else ():
+        found = {method.title: result.measured(cell.name, method.name) for method in result.plan.methods}
+        rows = {name: [row for row in one.rows if "confusions" in row] for name, one in found.items() if one}
+        first = {name: own[0] for name, own in rows.items() if own}
+        if first:
+            drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(first, cell.title)
     for name, figure in drawn.items():
         save(figure, folder / FOLDER / name)
     return [folder / FOLDER / name for name in drawn]
@@ -84,17 +86,6 @@ def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[Metho
     panel.set_title(cell.title, fontsize=8, wrap=True)
     panel.grid(axis="x", lw=0.4, color="0.85")
     panel.tick_params(labelsize=8)
-
-
-def kept_confusions(result: TableResult, cell: Cell) -> dict[str, Row]:
-    """For each method the first row that holds confusion matrices."""
-    found: dict[str, Row] = {}
-    for method in result.plan.methods:
-        ours = result.measured(cell.name, method.name)
-        rows = [row for row in (ours.rows if ours else ()) if "confusions" in row]
-        if rows:
-            found[method.title] = rows[0]
-    return found
 
 
 def confusion_figure(rows: dict[str, Row], title: str) -> Figure:

@@ -165,16 +165,14 @@ def measure(fits: Sequence[Fit], *, with_confusions: bool = False) -> list[Row]:
             raise
         except Exception as error:
             return [failed_row(fit, error) for fit in fits]
-        rows = measure_stacked(fits, problem, with_confusions)
-        return [measure_alone(fit, problem, with_confusions) for fit in fits] if rows is None else rows
+        stacked = measure_stacked(fits, problem, with_confusions) if len(fits) > 1 else None
+        return stacked or [measure_alone(fit, problem, with_confusions) for fit in fits]
 
 
 def measure_stacked(fits: Sequence[Fit], problem: Problem, with_confusions: bool) -> list[Row] | None:
     """Train the fits as one stack if possible, else return None."""
     from crowdprism.classifiers.together import fit_together
 
-    if len(fits) == 1:
-        return None
     models = [model_of(fit) for fit in fits]
     begun = time.process_time()
     try:
@@ -183,10 +181,8 @@ def measure_stacked(fits: Sequence[Fit], problem: Problem, with_confusions: bool
     except Exception:
         return None  # run one by one, the faulty fit gets a row with the reason
     seconds = (time.process_time() - begun) / len(fits)
-    return [
-        row_of(fit, model, problem, seconds, with_confusions) | {"stacked": len(fits)}
-        for fit, model in zip(fits, models, strict=True)
-    ]
+    rows = [row_of(*pair, problem, seconds, with_confusions) for pair in zip(fits, models, strict=True)]
+    return [row | {"stacked": len(fits)} for row in rows]
 
 
 def measure_alone(fit: Fit, problem: Problem, with_confusions: bool) -> Row:

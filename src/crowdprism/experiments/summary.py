@@ -19,8 +19,7 @@ class Measured:
     """A cell of the table: one number per trial, of the grid point that validation chose."""
 
     by_seed: Mapping[int, float]  # trials whose grid is complete
-    n_wanted: int  # trials that the budget asks for
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     failed: tuple[str, ...] = ()  # reasons of failed fits
 
     @property
@@ -41,26 +40,9 @@ class Measured:
     @property
     def standard_error(self) -> float | None:
         """Standard error of the mean; None for a single trial."""
-        return standard_error(list(self.by_seed.values()))
-
-
-def standard_error(values: Sequence[float]) -> float | None:
-    """Standard error of a mean; None for fewer than two values."""
-    return float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Mean difference of two methods over trials on the same data and seeds."""
-
-    mean: float
-    standard_error: float | None
-    n_trials: int
-
-    @property
-    def in_standard_errors(self) -> float | None:
-        """The mean in units of its standard error."""
-        return self.mean / self.standard_error if self.standard_error else None
+        if self.n_trials < 2:
+            return None
+        return float(np.std(list(self.by_seed.values()), ddof=1) / math.sqrt(self.n_trials))
 
 
 @dataclass(frozen=True)
@@ -97,7 +79,7 @@ class TableResult:
 
 
 def summarize(plan: Plan, rows: Mapping[str, Row]) -> TableResult:
-    """Collect the rows of a plan; trials whose grid is incomplete are left out, but count as wanted."""
+    """Collect the rows of a plan; trials whose grid is incomplete are left out."""
     cells: dict[tuple[str, str], Measured] = {}
     for cell in plan.cells:
         for method in plan.methods:
@@ -121,7 +103,7 @@ def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study:
             chosen = chosen_row(finished)
             by_seed[seed] = chosen["test"] if study.figure == "accuracy" else chosen["confusion_error"][study.figure]
             chosen_rows.append(chosen)
-    return Measured(by_seed, len(grids), tuple(chosen_rows), tuple(failed))
+    return Measured(by_seed, tuple(chosen_rows), tuple(failed))
 
 
 def chosen_row(rows: Sequence[Row]) -> Row:
@@ -135,21 +117,17 @@ def chosen_row(rows: Sequence[Row]) -> Row:
     return max(reversed(rows), key=lambda row: -math.inf if row["valid"] is None else row["valid"])
 
 
-def difference(one: Measured, other: Measured) -> Difference | None:
+def difference(one: Measured, other: Measured) -> Measured | None:
     """One minus the other, over the trials that both have.
 
     Examples
     --------
-    >>> a, b = Measured({1: 80.0, 2: 84.0}, 2, ()), Measured({1: 79.0, 2: 80.0}, 2, ())
-    >>> found = difference(a, b)
+    >>> found = difference(Measured({1: 80.0, 2: 84.0}), Measured({1: 79.0, 2: 80.0}))
     >>> found.mean, round(found.standard_error, 6), found.n_trials
     (2.5, 1.5, 2)
     """
     common = sorted(set(one.by_seed) & set(other.by_seed))
-    if not common:
-        return None
-    gaps = [one.by_seed[seed] - other.by_seed[seed] for seed in common]
-    return Difference(float(np.mean(gaps)), standard_error(gaps), len(gaps))
+    return Measured({seed: one.by_seed[seed] - other.by_seed[seed] for seed in common}) if common else None
 
 
 def distance_from_published(ours: Measured, published: Published) -> float | None:

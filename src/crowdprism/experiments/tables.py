@@ -157,7 +157,7 @@ def allowed_spread(ours: Measured, published: Published) -> float:
 
     Examples
     --------
-    >>> allowed_spread(Measured({1: 60.0, 2: 66.0}, 2, ()), Published(70.0))
+    >>> allowed_spread(Measured({1: 60.0, 2: 66.0}), Published(70.0))
     3.0
     """
     return max(ours.spread, UNKNOWN_SPREAD) if published.spread is None else published.spread
@@ -204,7 +204,7 @@ def pair_table(result: TableResult) -> str:
             first, second = (study.published_for(cell.name, name) for name in (one, other))
             gap = f"{first.mean - second.mean:+.{places}f}" if first and second and first is not second else "-"
             error = "" if found.standard_error is None else f" ± {found.standard_error:.{places}f}"
-            in_errors = "" if found.in_standard_errors is None else f"{found.in_standard_errors:+.1f}"
+            in_errors = f"{found.mean / found.standard_error:+.1f}" if found.standard_error else ""
             names = f"{study.method(one).title} - {study.method(other).title}"
             lines.append([cell.title, names, gap, f"{found.mean:+.{places}f}{error}", in_errors, str(found.n_trials)])
     return table(
