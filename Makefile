@@ -48,7 +48,8 @@ experiments-human: .venv/.test  ## every classifier on LabelMe and Music (CROWDP
 	$(PYTHON) -c 'import sys; sys.exit("crowdprism needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv .venv
 
-.venv/.base: .venv/bin/python pyproject.toml constraints.txt
+COMPILED := setup.py src/crowdprism/aggregators/_expectation.pyx
+.venv/.base: .venv/bin/python pyproject.toml constraints.txt $(COMPILED)
 	@echo "Setting up .venv (once, a minute or two) ..."
 	$(PIP) -e .
 	@touch $@

@@ -4,8 +4,8 @@
 
 crowd-kit may need other versions of packages than this project, so it runs in its own Python: `--peer` or the
 environment variable CROWDPRISM_PEER_PYTHON names it (the bench extra installs it beside crowdprism where versions
-allow). Every measurement is a fresh process; kernels are compiled and kept by a first run that is not counted (the
-task "first-run" measures it). Memory is the peak of the whole process, imports and data included, on both sides.
+allow). Every measurement is a fresh process. Memory is the peak of the whole process, imports and data included, on
+both sides. "dawid-skene-scipy" is the form that runs where the install found no compiler.
 `--large` adds 10^7 annotations, which take crowd-kit some ten minutes and 4 GB.
 """
 
@@ -31,13 +31,14 @@ N_CLASSES = 10
 # task: annotations, annotators, iterations of the fits in one process. The first fit loads what is needed; the
 # difference of the last two gives the time of one iteration.
 TASKS: dict[str, dict[str, Any]] = {
-    "dawid-skene": {"n": 1_000_000, "annotators": 1000, "iterations": (1, 5, 20), "target": 50},
-    "one-coin": {"n": 500_000, "annotators": 1000, "iterations": (1, 5, 20), "target": 20},
-    "mace": {"n": 1_000_000, "annotators": 1000, "iterations": (11, 12, 24), "target": 20},
-    "glad": {"n": 60_000, "annotators": 200, "iterations": (1, 1, 2), "target": 100},
+    "dawid-skene": {"n": 1_000_000, "annotators": 1000, "iterations": (1, 5, 10), "target": 50},
+    "dawid-skene-scipy": {"n": 1_000_000, "annotators": 1000, "iterations": (1, 5, 10), "target": 10},
+    "one-coin": {"n": 500_000, "annotators": 1000, "iterations": (1, 5, 20), "target": 200},
+    "mace": {"n": 1_000_000, "annotators": 1000, "iterations": (11, 12, 24), "target": 200},
+    "glad": {"n": 60_000, "annotators": 200, "iterations": (1, 1, 2), "target": 50},
     "krippendorff-alpha": {"n": 200_000, "annotators": 400, "iterations": (1, 1), "target": 20},
 }
-COMPILED = "dawid-skene-compiled"  # with kernels whatever the size
+IN_SCIPY = "-scipy"  # ends the name of a task that does without the compiled expectation step
 LARGE: dict[str, Any] = {"n": 10_000_000, "annotators": 1000, "iterations": (20,), "target": 60}
 SMALL: dict[str, Any] = {"n": 100_000, "annotators": 1000, "iterations": (1, 5, 100)}
 
@@ -78,8 +79,8 @@ def ours(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str,
     from crowdprism.aggregators import expectation, make_aggregator
     from crowdprism.annotations import Annotations
 
-    if task == COMPILED:
-        task, expectation.COMPILE_ABOVE = "dawid-skene", 0
+    if task.endswith(IN_SCIPY):
+        task, expectation.COMPILED = task.removesuffix(IN_SCIPY), False
     imported = memory("VmRSS")
     item, annotator, label, truth = simulated(n, annotators)
     data = Annotations.from_triplets(item, annotator, label, classes=range(N_CLASSES))
@@ -109,6 +110,7 @@ def peer(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str,
     import pandas as pd
     from crowdkit import aggregation
 
+    task = task.removesuffix(IN_SCIPY)
     imported = memory("VmRSS")
     item, annotator, label, truth = simulated(n, annotators)
     data = pd.DataFrame({"task": item, "worker": annotator, "label": label})
@@ -155,7 +157,6 @@ def per_iteration(run: dict[str, Any], iterations: tuple[int, ...], clock: str =
 
 def compare(task: str, setting: dict[str, Any], peer_python: str, repeats: int) -> dict[str, Any]:
     """Interleave both sides and give medians and ratios."""
-    measured(sys.executable, "ours", task, setting)  # compiles, not counted
     pairs = []
     for _ in range(repeats):
         pairs.append((measured(sys.executable, "ours", task, setting), measured(peer_python, "peer", task, setting)))
@@ -197,14 +198,10 @@ def memory_ratios(pairs: list[tuple[dict[str, Any], dict[str, Any]]]) -> dict[st
 
 
 def linearity() -> dict[str, Any]:
-    """Seconds per annotation and iteration at 10^5 and 10^7 annotations, of ours alone.
-
-    As it comes, the smaller fit takes sparse products and the larger one the kernels; `same_kernels` has kernels in
-    both, which alone tells whether they slow down with size.
-    """
+    """Seconds per annotation and iteration at 10^5 and 10^7 annotations, of ours alone, compiled and in SciPy."""
     large = {**LARGE, "iterations": (1, 2, 20)}
     found: dict[str, Any] = {"target": 1.5}
-    for name, task in (("as_it_comes", "dawid-skene"), ("same_kernels", COMPILED)):
+    for name, task in (("compiled", "dawid-skene"), ("scipy", "dawid-skene-scipy")):
         small_run, large_run = (measured(sys.executable, "ours", task, setting) for setting in (SMALL, large))
         seconds = {
             "small": per_iteration(small_run, SMALL["iterations"]) / SMALL["n"],
@@ -233,15 +230,6 @@ def first_result(python: str) -> dict[str, Any]:
             subprocess.run([python, "-c", program, str(path)], check=True)
             times.append(time.perf_counter() - begun)
     return {"seconds": statistics.median(times), "fastest": min(times), "target": 1.0}
-
-
-def first_run() -> dict[str, Any]:
-    """Seconds and peak memory of a Dawid-Skene fit that must make the machine code first, as once per machine."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory() as folder:
-        run = measured(sys.executable, "ours", "dawid-skene", TASKS["dawid-skene"], PYTHONPYCACHEPREFIX=folder)
-    return {"first_fit_seconds": run["seconds"][0], "peak_megabytes": run["peak"] / 1e6}
 
 
 def versions(python: str, packages: tuple[str, ...]) -> dict[str, str]:
@@ -288,14 +276,11 @@ def main() -> None:
     if not options.only or "first-result" in options.only:
         stored["first-result"] = first_result(sys.executable)
         print("first-result", stored["first-result"], flush=True)
-    if not options.only or "first-run" in options.only:
-        stored["first-run"] = first_run()
-        print("first-run", stored["first-run"], flush=True)
     if options.large:
         stored["dawid-skene-large"] = compare("dawid-skene", LARGE, options.peer, 1)
         print("large", json.dumps(stored["dawid-skene-large"], indent=1), flush=True)
     stored["machine"] = {"processor": platform.processor() or platform.machine(), "cores": os.cpu_count()}
-    stored["versions"] = versions(sys.executable, ("crowdprism", "numpy", "scipy", "numba", "llvmlite"))
+    stored["versions"] = versions(sys.executable, ("crowdprism", "numpy", "scipy"))
     stored["peer_versions"] = versions(options.peer, ("crowd-kit", "numpy", "pandas", "scikit-learn"))
     RESULTS.parent.mkdir(exist_ok=True)
     fresh = RESULTS.with_suffix(".new")

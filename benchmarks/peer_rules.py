@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from crowdprism.aggregators import mace, mmsr
-from crowdprism.aggregators.cells import Cells, cells_of
-from crowdprism.aggregators.expectation import ExpectationStep
-from crowdprism.aggregators.glad_step import GladStep
+from crowdprism.aggregators.dawid_skene import ConfusionModel
+from crowdprism.aggregators.expectation import Cells, ConfusionPass, VotePass, cells_of
+from crowdprism.aggregators.glad import GladEvidence, GladModel
 from crowdprism.aggregators.majority_vote import vote_totals
-from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import co_label_entries
 
@@ -35,15 +34,14 @@ def dawid_skene(annotations: Annotations, *, iterations: int) -> np.ndarray:
     """Dawid-Skene with small counts raised: a confusion row without counts is then even over the labels the annotator
     used, where ours is even over all classes."""
     cells = cells_of(annotations, columns=annotations.n_classes)
-    step = ExpectationStep(cells)
-    expectation = step.count_votes()
+    evidence = ConfusionPass(cells)
+    expectation = evidence.count_votes()
     for _ in range(iterations):
-        counts = np.where(cells.total[:, None] > 0, np.maximum(expectation.cell_counts, SMALLEST_COUNT), 0.0)
+        counts = np.where(cells.total[:, None] > 0, np.maximum(expectation.counts, SMALLEST_COUNT), 0.0)
         likelihood = counts / cells.by_cell(cells.sum_by_annotator(counts))
         prior = np.maximum(expectation.class_totals / expectation.class_totals.sum(), SMALLEST_COUNT)
-        expectation = step(likelihood, prior)
-    assert expectation.class_probabilities is not None
-    return expectation.class_probabilities
+        expectation = evidence.expect(ConfusionModel(likelihood, prior))
+    return expectation.kept
 
 
 # -- MACE ---------------------------------------------------------------------------------------------------
@@ -53,7 +51,8 @@ def mace_start(cells: Cells, seen: Appearance, seed: int) -> mace.MaceModel:
     """crowd-kit's random start: two draws from one seed, laid out in the order of appearance."""
     knows = draws(seed, (cells.n_annotators, 2))[seen.annotator]
     habit = draws(seed, (cells.n_annotators, cells.n_classes))[seen.annotator][:, seen.label]
-    return mace.MaceModel(knows[:, 1], knows[:, 0], habit[cells.annotator_of, cells.label_of], 0.0)
+    habit_of_cell = habit[cells.annotator_of, cells.label_of]
+    return mace.MaceModel(cells, np.zeros(cells.n_cells), knows[:, 1], knows[:, 0], habit_of_cell)
 
 
 def draws(seed: int, shape: tuple[int, int]) -> np.ndarray:
@@ -79,18 +78,15 @@ def mace_probabilities(
 ) -> np.ndarray:
     """MACE from crowd-kit's start, with its habits mixed up or not."""
     cells = cells_of(annotations)
-    step = VoteExpectationStep(annotations, cells.cell, n_sources=cells.n_cells)
+    evidence = VotePass(annotations, cells.cell, n_sources=cells.n_cells)
     priors = mace.MacePriors(0.5, 0.5, 10.0)
-    uniform = mace.uniform(cells.n_classes)
     model = mace_start(cells, seen, seed)
     for _ in range(iterations):
-        known = step(mace.log_odds(model, cells), uniform).hits * mace.known_share(model, cells)
+        known = model.known_of(evidence.expect(model, keep=False).counts)
         model = mace.maximize_variational(known, cells, priors)
         if mix:
             model = mixed(model, known, cells, priors, seen)
-    probabilities = step(mace.log_odds(model, cells), uniform).class_probabilities
-    assert probabilities is not None
-    return probabilities
+    return evidence.expect(model).kept
 
 
 # -- MMSR ---------------------------------------------------------------------------------------------------
@@ -191,13 +187,13 @@ def glad_probabilities(annotations: Annotations, *, iterations: int = 100, toler
     the expected log joint per annotation and class gains too little, or falls."""
     from scipy.optimize import minimize
 
-    step = GladStep(annotations)
+    evidence = GladEvidence(annotations)
     point = np.ones(annotations.n_annotators + annotations.n_items)
     probabilities, last = None, -np.inf
     for _ in range(iterations):
         ability, log_ease = np.split(point, [annotations.n_annotators])
-        expectation = step.expect(ability, log_ease, keep=True)
-        probabilities, given = expectation.class_probabilities, (annotations, expectation.right)
+        expectation = evidence.expect(GladModel(ability, log_ease), keep=True)
+        probabilities, given = expectation.class_probabilities, (annotations, expectation.counts)
         options = {"maxiter": 25}
         found = minimize(expected_log_joint, point, given, method="CG", jac=True, tol=1e-2, options=options)
         point, value = found.x, -found.fun / (annotations.n_annotations * annotations.n_classes)

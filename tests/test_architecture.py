@@ -17,7 +17,7 @@ SOURCE = ROOT / "src" / "crowdprism"
 
 # Imports go downwards. Root modules may use each other; rooms of one level may not.
 LEVELS = [
-    {"errors", "seeding", "progress", "parameters", "files", "machine_code", "kernel_scratch"},
+    {"errors", "seeding", "progress", "parameters", "files"},
     {"annotations"},
     {"formats", "results"},
     {"networks", "aggregators", "diagnostics", "simulate"},

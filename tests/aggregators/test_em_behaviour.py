@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import cells as cells_module
 from crowdprism.aggregators import make_aggregator
-from crowdprism.aggregators.confusion_em import em
+from crowdprism.aggregators.expectation import cells_of
+from crowdprism.aggregators.moments import refine_by_em
 from crowdprism.annotations import Annotations
 from crowdprism.errors import ConvergenceWarning, InvalidParameterError, UnsuitableDataError
+from crowdprism.results import confusion
 
 EM_METHODS = ["dawid-skene", "fast-dawid-skene", "one-coin", "zencrowd", "glad", "mace", "ibcc", "ebcc"]
 QUICK: dict[str, dict[str, Any]] = {"ebcc": {"n_subtypes": 2, "n_restarts": 2}, "mace": {"n_restarts": 2}}
@@ -41,6 +42,13 @@ def mixed_crowd(n_annotators: int = 8, n_classes: int = 3, seed: int = 1) -> np.
     confusions = rng.dirichlet(np.ones(n_classes), (n_annotators, n_classes)) * (1 - diagonal)[:, :, None]
     confusions[:, np.arange(n_classes), np.arange(n_classes)] += diagonal
     return confusions
+
+
+def few_labels_each() -> Annotations:
+    """Annotators who use few of many labels."""
+    rng = np.random.default_rng(0)
+    item, annotator = np.repeat(np.arange(40), 4), rng.integers(0, 6, 160)
+    return Annotations.from_triplets(item, annotator, (item % 3) * 5 + rng.integers(0, 2, 160), classes=range(20))
 
 
 @pytest.mark.parametrize("name", ["dawid-skene", "fast-dawid-skene"])
@@ -171,11 +179,9 @@ def test_a_thousand_classes(name: str) -> None:
 
 
 def test_confusions_that_would_not_fit_are_left_out_and_accuracies_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    from crowdprism.aggregators import dawid_skene
-
-    crowd, _ = simulated(mixed_crowd(), n_items=50)
+    crowd = few_labels_each()
     full = made("dawid-skene").fit(crowd).result_
-    monkeypatch.setattr(dawid_skene, "MAX_TABLE_BYTES", 100)
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * crowd.n_annotators * 20**2 - 1)  # tables by cell still fit
     result = made("dawid-skene").fit(crowd).result_
     assert result.confusions is None
     assert result.warnings
@@ -184,23 +190,22 @@ def test_confusions_that_would_not_fit_are_left_out_and_accuracies_given(monkeyp
 
 def test_tables_that_would_not_fit_are_refused_and_one_coin_named(monkeypatch: pytest.MonkeyPatch) -> None:
     crowd, _ = simulated(mixed_crowd(), n_items=50)
-    monkeypatch.setattr(cells_module, "MAX_TABLE_BYTES", 100)
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 100)
     with pytest.raises(UnsuitableDataError, match="one-coin"):
         made("dawid-skene").fit(crowd)
 
 
 def test_cells_that_do_not_occur_change_nothing() -> None:
     """Annotators who use few of many labels: stored cells are few, and the fit equals that of full tables."""
-    rng = np.random.default_rng(0)
-    item, annotator = np.repeat(np.arange(40), 4), rng.integers(0, 6, 160)
-    crowd = Annotations.from_triplets(item, annotator, (item % 3) * 5 + rng.integers(0, 2, 160), classes=range(20))
-    cells = cells_module.cells_of(crowd)
+    crowd = few_labels_each()
+    cells = cells_of(crowd)
     assert not cells.complete
     result = made("dawid-skene", tolerance=0.0, max_iter=5).fit(crowd).result_
     gain = np.diff(result.history["objective"])
     assert (gain >= -1e-9).all()
     np.testing.assert_allclose(result.confusions.sum(axis=2), 1.0)
-    again = em(crowd, confusions=result.confusions, class_prior=result.class_prior, max_iter=0)
+    no_prior = np.zeros((20, 20))
+    again = refine_by_em(crowd, result.confusions, result.class_prior, pseudo_counts=no_prior, max_iter=0)
     assert np.isfinite(again.class_probabilities).all()
 
 
@@ -318,7 +323,7 @@ def test_a_fit_stops_early_once_it_has_settled() -> None:
 def test_em_without_iterations_applies_the_given_parameters() -> None:
     crowd = Annotations.from_dense([[0, 1]])
     confusions = np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]])
-    found = em(crowd, confusions=confusions, class_prior=np.array([0.5, 0.5]), max_iter=0)
+    found = refine_by_em(crowd, confusions, np.array([0.5, 0.5]), pseudo_counts=np.zeros((2, 2)), max_iter=0)
     np.testing.assert_allclose(found.class_probabilities[0], np.array([0.9 * 0.5, 0.4 * 0.8]) / (0.45 + 0.32))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from crowdprism.aggregators import DawidSkene, MultiSPA, MultiSPAKL, SpectralEM, SymNMF
+from crowdprism.aggregators.moments import in_class_order
 from crowdprism.aggregators.multispa import (
     PairModel,
     anchored_confusions,
@@ -24,7 +25,6 @@ from crowdprism.aggregators.spectral_em import (
     tensor_eigenvectors,
     view_confusion,
 )
-from crowdprism.aggregators.spectral_start import in_class_order
 from crowdprism.aggregators.symnmf import (
     best_factor,
     confusions_of_half,
@@ -305,10 +305,10 @@ def test_spectral_em_says_when_a_class_is_never_seen_or_there_are_too_many() -> 
 @pytest.mark.parametrize("method", [MultiSPA, SymNMF])
 def test_too_many_label_pairs_for_memory_are_refused(method, monkeypatch) -> None:
     a = simulated(n_items=300)[0]
-    monkeypatch.setattr("crowdprism.aggregators.spectral_start.MAX_BLOCK_BYTES", 8 * 9 * 50)
+    monkeypatch.setattr("crowdprism.results.confusion.MAX_TABLE_BYTES", 8 * 9 * 50)
     with pytest.raises(UnsuitableDataError, match=r"matrix for each of 66 pairs.*dawid-skene"):
         method().fit(a)
-    monkeypatch.setattr("crowdprism.aggregators.spectral_start.MAX_BLOCK_BYTES", 100)
+    monkeypatch.setattr("crowdprism.results.confusion.MAX_TABLE_BYTES", 100)
     with pytest.raises(UnsuitableDataError, match=r"matrix for each of 12 annotators.*dawid-skene"):
         method().fit(a)
 
@@ -328,9 +328,9 @@ def test_annotators_with_too_few_shared_items_are_counted() -> None:
 def test_bad_parameters_are_named() -> None:
     a = simulated(n_items=300)[0]
     for method, complaint in [
-        (MultiSPA(em_rounds=-1), "em_rounds must be at least 0"),
-        (SymNMF(prior_strength=-1), "prior_strength must be finite"),
-        (SpectralEM(restarts=0), "restarts and power_steps must be at least 1"),
+        (MultiSPA(em_rounds=-1), "em_rounds must be a whole number of at least 0"),
+        (SymNMF(prior_strength=-1), "prior_strength must be a number of at least 0"),
+        (SpectralEM(restarts=0), "restarts must be a whole number of at least 1"),
     ]:
         with pytest.raises(InvalidParameterError, match=complaint):
             method.fit(a)

@@ -9,10 +9,6 @@ import pytest
 from scipy.special import digamma
 
 from crowdprism.aggregators import make_aggregator
-from crowdprism.aggregators.cells import cells_of
-from crowdprism.aggregators.expectation import ExpectationStep
-from crowdprism.aggregators.glad_step import GladStep
-from crowdprism.aggregators.vote_expectation import VoteExpectationStep
 from crowdprism.annotations import Annotations
 
 N_ITEMS, N_ANNOTATORS, N_CLASSES = 30, 6, 3
@@ -181,65 +177,3 @@ def test_glad_ends_where_finite_differences_of_its_objective_vanish(annotations:
                 point = (moved, log_ease) if len(array) == len(ability) else (ability, moved)
                 slopes.append(glad_objective(annotations, *point))
             assert abs(slopes[0] - slopes[1]) / 2e-4 < 2e-3
-
-
-def test_compiled_and_plain_expectations_agree(annotations: Annotations) -> None:
-    rng = np.random.default_rng(0)
-    cells = cells_of(annotations)
-    likelihood, prior = rng.random((cells.n_cells, N_CLASSES)) ** 3, rng.dirichlet(np.ones(N_CLASSES))
-    plain, compiled = (ExpectationStep(cells, compiled=way) for way in (False, True))
-    given = rng.dirichlet(np.ones(N_CLASSES), annotations.n_items)
-    for run in (
-        lambda step: step(likelihood, prior),
-        lambda step: step(likelihood, prior, hard=True),
-        lambda step: step.count_votes(),
-        lambda step: step.count(given),
-    ):
-        slow, fast = run(plain), run(compiled)
-        assert fast.log_likelihood == pytest.approx(slow.log_likelihood, rel=1e-10)
-        np.testing.assert_allclose(fast.cell_counts, slow.cell_counts, atol=1e-10)
-        np.testing.assert_allclose(fast.class_totals, slow.class_totals, atol=1e-10)
-        if fast.class_probabilities is not None:
-            np.testing.assert_allclose(fast.class_probabilities, slow.class_probabilities, atol=1e-10)
-
-
-def test_compiled_and_plain_votes_and_glad_agree(annotations: Annotations) -> None:
-    rng = np.random.default_rng(0)
-    sources = annotations.n_annotators
-    steps = [
-        VoteExpectationStep(annotations, annotations.annotator, n_sources=sources, compiled=c) for c in (False, True)
-    ]
-    odds, prior = rng.normal(1, 2, sources), rng.dirichlet(np.ones(N_CLASSES))
-    for slow, fast in ([step(odds, prior) for step in steps], [step.count_votes() for step in steps]):
-        assert fast.log_likelihood == pytest.approx(slow.log_likelihood, rel=1e-10)
-        np.testing.assert_allclose(fast.hits, slow.hits, atol=1e-10)
-        np.testing.assert_allclose(fast.class_totals, slow.class_totals, atol=1e-10)
-    plain, compiled = (GladStep(annotations, compiled=way) for way in (False, True))
-    ability, log_ease = rng.normal(1, 1, sources), rng.normal(1, 1, annotations.n_items)
-    slow, fast = (step.expect(ability, log_ease, keep=True) for step in (plain, compiled))
-    assert fast.log_likelihood == pytest.approx(slow.log_likelihood, rel=1e-10)
-    np.testing.assert_allclose(fast.right, slow.right, atol=1e-10)
-    np.testing.assert_allclose(fast.class_probabilities, slow.class_probabilities, atol=1e-10)
-    for one, other in zip(*(step.sweep(ability, log_ease, slow.right) for step in (plain, compiled)), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-9)
-
-
-def test_long_products_do_not_underflow_in_the_kernel() -> None:
-    crowd = Annotations.from_dense(np.tile([[0, 1]], (2, 200)))
-    cells = cells_of(crowd)
-    likelihood = np.where(cells.label_of[:, None] == np.arange(2), 1e-25, 1e-30)
-    slow, fast = (ExpectationStep(cells, compiled=way)(likelihood, np.array([0.4, 0.6])) for way in (False, True))
-    assert fast.log_likelihood == pytest.approx(slow.log_likelihood, rel=1e-12)
-    np.testing.assert_allclose(fast.class_probabilities, [[0.4, 0.6], [0.4, 0.6]], atol=1e-9)
-
-
-def test_compiled_votes_and_glad_take_more_classes_than_16_bits_hold() -> None:
-    a = Annotations.from_triplets([0, 0, 1], list("abb"), [0, 39_999, 5], classes=range(40_000))
-    plain, compiled = (VoteExpectationStep(a, a.annotator, n_sources=2, compiled=c) for c in (False, True))
-    prior = np.full(40_000, 1 / 40_000)
-    slow, fast = (step(np.array([9.0, 12.0]), prior) for step in (plain, compiled))
-    assert fast.log_likelihood == pytest.approx(slow.log_likelihood)
-    assert fast.hits == pytest.approx(slow.hits)
-    assert compiled.count_votes().hits == pytest.approx(plain.count_votes().hits)
-    slow_glad, fast_glad = (GladStep(a, compiled=c).expect(np.ones(2), np.ones(2)) for c in (False, True))
-    assert fast_glad.right == pytest.approx(slow_glad.right)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import KOS, MMSR, MajorityVote, OneCoin, WeightedVote, vote_confusions
+from crowdprism.aggregators import KOS, MMSR, MajorityVote, OneCoin, WeightedVote
 from crowdprism.aggregators.kos import decode, edges_of, item_scores, pass_messages
 from crowdprism.aggregators.mmsr import majority_signs, rank_one_change, robust_rank_one, trimmed_means
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.results import confusion
 from crowdprism.simulate import hammer_spammer, one_coin, per_item, simulate_annotations
 
 
@@ -81,7 +82,7 @@ def test_annotations_of_weight_zero_say_nothing_in_a_vote() -> None:
 
 
 def test_a_vote_over_very_many_classes_leaves_matrices_out_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vote_confusions, "MAX_TABLE_BYTES", 8)
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8)
     result = MajorityVote().fit(Annotations.from_dense([[0, 1], [1, 1]])).result_
     assert result.confusions is None
     assert "would not fit in memory" in result.warnings[0]
@@ -280,11 +281,11 @@ def test_an_annotator_who_shares_nothing_gets_the_mean_skill_and_is_counted() ->
 def test_bad_parameters_are_named() -> None:
     a = [[0, 1], [1, 1]]
     for method, complaint in [
-        (KOS(iterations=0), "iterations must be at least 1"),
+        (KOS(iterations=0), "iterations must be a whole number of at least 1"),
         (KOS(decoding="both"), "decoding must be"),
         (KOS(start="zeros"), "start must be"),
         (MMSR(trim=-1), "trim must be"),
-        (WeightedVote(iterations=0), "iterations must be at least 1"),
+        (WeightedVote(iterations=0), "iterations must be a whole number of at least 1"),
         (WeightedVote(ties="random"), "ties must be"),
     ]:
         with pytest.raises(InvalidParameterError, match=complaint):

@@ -5,20 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.bayesian_confusions import EBCC, IBCC
 from crowdprism.aggregators.dawid_skene import DawidSkene, FastDawidSkene
-from crowdprism.aggregators.ebcc import EBCC
 from crowdprism.aggregators.glad import GLAD
-from crowdprism.aggregators.ibcc import IBCC
 from crowdprism.aggregators.kos import KOS
 from crowdprism.aggregators.mace import MACE
-from crowdprism.aggregators.majority_vote import MajorityVote
+from crowdprism.aggregators.majority_vote import MajorityVote, WeightedVote
 from crowdprism.aggregators.mmsr import MMSR
 from crowdprism.aggregators.multispa import MultiSPA, MultiSPAKL
-from crowdprism.aggregators.one_coin import OneCoin
+from crowdprism.aggregators.one_coin import OneCoin, ZenCrowd
 from crowdprism.aggregators.spectral_em import SpectralEM
 from crowdprism.aggregators.symnmf import SymNMF
-from crowdprism.aggregators.weighted_vote import WeightedVote
-from crowdprism.aggregators.zencrowd import ZenCrowd
 from crowdprism.errors import InvalidParameterError
 
 AGGREGATORS: dict[str, type[Aggregator]] = {

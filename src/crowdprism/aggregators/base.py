@@ -1,25 +1,29 @@
-"""What every aggregator shares: parameters as scikit-learn expects them, `fit`, one `result_`."""
+"""What every aggregator shares: parameters as scikit-learn expects them, `fit`, one `result_`, limits of memory."""
 
 from __future__ import annotations
 
-import inspect
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdprism.aggregators.cells import cell_totals
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.annotations.names import NameArray
-from crowdprism.errors import InvalidParameterError, NotFittedError
-from crowdprism.results import FitResult
+from crowdprism.errors import NotFittedError, UnsuitableDataError
+from crowdprism.parameters import Parameterized
+from crowdprism.results import FitResult, confusion
+
+PIECE = 2**18  # annotations counted at once
+NO_ROOM = "Full confusion matrices would not fit in memory; skills tell annotators apart."
 
 
-class Aggregator(ABC):
+class Aggregator(Parameterized, ABC):
     """Annotations in, class probabilities of the same items out; no features.
 
-    A method is a subclass with a `name`, a constructor that only stores, and `_aggregate`. `clone` of
-    scikit-learn works, although scikit-learn is not imported (it would triple the start-up time).
+    A method is a subclass with a `name`, a constructor that only stores, allowed parameters (`_allowed`) and
+    `_aggregate`. `clone` of scikit-learn works, although scikit-learn is not imported (it would triple the start-up
+    time).
     """
 
     name: ClassVar[str]
@@ -31,6 +35,7 @@ class Aggregator(ABC):
 
     def fit(self, annotations: Any, y: None = None) -> Self:
         """Learn from `Annotations`, or from an items x annotators array with -1 for none."""
+        self.check_params()
         self._result = self._aggregate(as_annotations(annotations))
         return self
 
@@ -46,27 +51,8 @@ class Aggregator(ABC):
         """Class names, in the order of the probabilities' columns."""
         return self.result_.classes
 
-    @classmethod
-    def _parameter_names(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Parameters by name, as scikit-learn's `get_params`."""
-        return {name: getattr(self, name) for name in self._parameter_names()}
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, as scikit-learn's `set_params`."""
-        known = self._parameter_names()
-        for name, value in params.items():
-            if name not in known:
-                raise InvalidParameterError(
-                    f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(known)}."
-                )
-            setattr(self, name, value)
-        return self
-
-    def _build_result(self, annotations: Annotations, class_probabilities: np.ndarray, **parts: Any) -> FitResult:
-        counts = cell_totals(annotations.annotator, None, annotations.n_annotators)
+    def _build_result(self, annotations: Annotations, class_probabilities: NDArray[Any], **parts: Any) -> FitResult:
+        counts = sum_weights(annotations.annotator, None, annotations.n_annotators)
         return FitResult(
             method=self.name,
             parameters=self.get_params(),
@@ -81,13 +67,6 @@ class Aggregator(ABC):
     def __sklearn_is_fitted__(self) -> bool:
         return self._result is not None
 
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
-        changed = [
-            f"{name}={value!r}" for name, value in self.get_params().items() if value is not defaults[name].default
-        ]
-        return f"{type(self).__name__}({', '.join(changed)})"
-
 
 class IncrementalAggregator(Aggregator):
     """An aggregator that takes further annotations without starting anew.
@@ -99,8 +78,9 @@ class IncrementalAggregator(Aggregator):
 
     def fit(self, annotations: Any, y: None = None) -> Self:
         """Learn from `Annotations`, or from an items x annotators array with -1 for none; forgets earlier ones."""
-        self._seen = as_annotations(annotations)
-        self._result = self._aggregate(self._seen)
+        seen = as_annotations(annotations)
+        super().fit(seen)
+        self._seen = seen
         return self
 
     def partial_fit(self, annotations: Any, y: None = None) -> Self:
@@ -112,6 +92,7 @@ class IncrementalAggregator(Aggregator):
         more = as_annotations(annotations)
         if self._seen is None or self._result is None:
             return self.fit(more)
+        self.check_params()
         together = self._seen.concat(more)
         self._result = self._resume(together, self._result)
         self._seen = together
@@ -120,3 +101,25 @@ class IncrementalAggregator(Aggregator):
     def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
         """Learn from all annotations, starting from an earlier result; by default from scratch."""
         return self._aggregate(annotations)
+
+
+def sum_weights(place: NDArray[Any], weight: NDArray[Any] | None, n_places: int) -> NDArray[np.float64]:
+    """Sum of weights per place; in pieces, because NumPy counts copies of eight bytes per number."""
+    totals = np.zeros(n_places)
+    size = max(PIECE, n_places)
+    for first in range(0, len(place), size):
+        piece = slice(first, first + size)
+        totals += np.bincount(place[piece], weights=None if weight is None else weight[piece], minlength=n_places)
+    return totals
+
+
+def require_room(annotations: Annotations, *, n_rows: int, columns: int, method: str) -> None:
+    """Refuse tables that would not fit in memory, naming a method that can do the work."""
+    needed = 8 * columns * max(n_rows, annotations.n_items)
+    if needed > confusion.MAX_TABLE_BYTES:
+        raise UnsuitableDataError(
+            f"{method} would need tables of {needed / 1024**3:.1f} GiB for {n_rows} (annotator, label) pairs and "
+            f"{annotations.n_items} items with {columns} numbers each; the limit is "
+            f"{confusion.MAX_TABLE_BYTES / 1024**3:.0f} GiB. Use one-coin, which keeps one number per annotator, "
+            "or merge rare classes."
+        )

@@ -1,38 +1,40 @@
-"""Dawid-Skene: every annotator has a confusion matrix, found together with the true classes by EM."""
+"""Dawid-Skene: every annotator has a confusion matrix, found together with the true classes by EM.
+
+`expectation` has the E step, `em` the climb; the M step, the prior and what is known beforehand are here.
+
+Pseudo-counts b hold sparse annotators near the crowd's common confusion matrix, or near their own past. The maximum of
+the penalised likelihood for a row is (counts + b) / (sum of counts + sum of b); the penalty is the sum of
+b log(confusion).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import IncrementalAggregator
-from crowdprism.aggregators.cells import MAX_TABLE_BYTES, Cells, FloatArray, cells_of
-from crowdprism.aggregators.confusion_em import (
+from crowdprism.aggregators.em import (
     MAX_ITER,
     TOLERANCE,
-    ConfusionModel,
-    EMRun,
-    dense_counts,
-    em,
-    maximize,
-    model_of_confusions,
-    run_em,
+    Climb,
+    Expectation,
+    FloatArray,
+    carried_over,
+    climb,
+    fixed_class_prior,
 )
-from crowdprism.aggregators.confusion_prior import ConfusionPrior, pooled_centre, prior_of_cells
-from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.expectation import ExpectationStep, annotated_items, vote_shares_of
-from crowdprism.aggregators.expectation_records import Expectation
-from crowdprism.aggregators.majority_vote import decide, vote_shares, vote_totals
-from crowdprism.aggregators.past import past_counts, starting_confusions
+from crowdprism.aggregators.expectation import FLOOR, Cells, ConfusionPass, cells_of
+from crowdprism.aggregators.majority_vote import decide
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import positions
-from crowdprism.errors import InvalidParameterError
-from crowdprism.progress import progress
+from crowdprism.errors import InvalidParameterError, some
+from crowdprism.parameters import Allowed, OneOf, Real, Whole
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import normalize_rows
+from crowdprism.results.confusion import confusions_fit, normalize_rows
 
 EStep = Literal["soft", "hard", "hybrid"]
 ClassPrior = Literal["estimate", "uniform"]
@@ -44,6 +46,8 @@ PRIOR_STRENGTH = 4.0
 FAST_PRIOR_STRENGTH = 1.0
 HYBRID_SWITCH = 0.005  # change of the class prior (sum of absolute values) at which hybrid turns hard (Sinha 2018)
 JEFFREYS = 0.5  # pseudo-count per entry for intervals where the estimate itself uses none
+ROW_SUM_SLACK = 1e-3
+NO_MATRICES = "Full confusion matrices would not fit in memory: skills are the annotators' accuracies."
 
 
 class DawidSkene(IncrementalAggregator):
@@ -81,6 +85,12 @@ class DawidSkene(IncrementalAggregator):
     """
 
     name: ClassVar[str] = "dawid-skene"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "max_iter": Whole(1),
+        "tolerance": Real(0),
+        "prior_strength": Real(0),
+        "e_step": OneOf("soft", "hard", "hybrid"),
+    }
 
     def __init__(
         self,
@@ -107,82 +117,60 @@ class DawidSkene(IncrementalAggregator):
         return self._fit_from(annotations, previous)
 
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
-        self._check(annotations)
-        cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
-        step = ExpectationStep(cells)
-        votes = step.count_votes()
         fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
+        cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
+        evidence = ConfusionPass(cells)
+        votes = evidence.count_votes()
         own = {} if self.past_result is None else past_counts(self.past_result, annotations)
-        prior = ConfusionPrior(self.prior_strength * pooled_centre(votes.cell_counts, cells), own)
-        start = self._start(annotations, step, votes, prior, fixed, previous)
-        run, stages = self._run(step, start, prior, fixed)
-        del votes, start  # tables may be large, and the last step needs the most room
-        notes = () if run.converged else self._unsettled(run, cells)
-        final = step(run.model.likelihood, run.model.class_prior, hard=self.e_step != "soft")
-        return self._result_of(annotations, cells, run.model, final, prior, stages, notes)
+        prior = ConfusionPrior(self.prior_strength * cells.pooled(votes.counts), own)
+        on_cells = prior.on_cells(cells)
 
-    def _check(self, annotations: Annotations) -> None:
-        require_iterations(self.max_iter, self.tolerance)
-        if not (np.isfinite(self.prior_strength) and self.prior_strength >= 0):
-            raise InvalidParameterError(
-                f"prior_strength must be a finite number of at least 0, not {self.prior_strength}."
-            )
-        if self.e_step not in ("soft", "hard", "hybrid"):
-            raise InvalidParameterError(f'e_step must be "soft", "hard" or "hybrid", not {self.e_step!r}.')
+        def improve(_: Any, expectation: Expectation) -> ConfusionModel:
+            return maximize(expectation, cells, prior=on_cells, class_prior=fixed)
 
-    def _start(
+        start = improve(None, self._first_expectation(annotations, evidence, votes, fixed, previous))
+        del votes  # tables may be large, and the last step needs the most room
+        run, history = self._climb(evidence, start, improve)
+        notes = run.notes(type(self).__name__)
+        final = (evidence if self.e_step == "soft" else evidence.hardened()).expect(run.model)
+        return self._result_of(annotations, cells, run.model, final, prior, history, notes)
+
+    def _first_expectation(
         self,
         annotations: Annotations,
-        step: ExpectationStep,
+        evidence: ConfusionPass,
         votes: Expectation,
-        prior: ConfusionPrior,
         fixed: FloatArray | None,
         previous: FitResult | None,
-    ) -> ConfusionModel:
-        """The parameters of the first iteration, always the outcome of an M step."""
-        cells = step.cells
-        cell_prior = None if prior.absent else prior_of_cells(prior, cells)
-        expectation = votes
-        if self.e_step == "hard":
-            shares = vote_shares_of(cells)
-            expectation = step.count(decide(np.where(annotated_items(cells)[:, None], shares, 1.0), "split"))
-        if self.initial_confusions is not None and previous is None:
-            common = pooled_centre(votes.cell_counts, cells)
+    ) -> Expectation:
+        """What the first M step starts from: an earlier fit, given confusions, or votes."""
+        hard = self.e_step == "hard"
+        if previous is not None:
+            return evidence.count(carried_over(previous, annotations))
+        if self.initial_confusions is not None:
+            common = evidence.cells.pooled(votes.counts)
             confusions = starting_confusions(self.initial_confusions, annotations, common)
-            shares = votes.class_totals / max(votes.class_totals.sum(), 1.0)
-            given = model_of_confusions(confusions, shares if fixed is None else fixed, cells)
-            expectation = step(given.likelihood, given.class_prior, hard=self.e_step == "hard", keep=False)
-        elif previous is not None:
-            expectation = step.count(carried_over(previous, annotations))
-        return maximize(expectation, cells, prior=cell_prior, class_prior=fixed)
+            class_prior = votes.class_totals / max(votes.class_totals.sum(), 1.0) if fixed is None else fixed
+            given = model_of_confusions(confusions, class_prior, evidence.cells)
+            return (evidence.hardened() if hard else evidence).expect(given, keep=False)
+        if hard:
+            shares = np.where(evidence.annotated()[:, None], evidence.vote_shares(), 1.0)
+            return evidence.count(decide(shares, "split"))
+        return votes
 
-    def _run(
-        self, step: ExpectationStep, start: ConfusionModel, prior: ConfusionPrior, fixed: FloatArray | None
-    ) -> tuple[EMRun, dict[str, list[float]]]:
-        options: dict[str, Any] = {
-            "prior": None if prior.absent else prior_of_cells(prior, step.cells),
-            "class_prior": fixed,
-            "tolerance": self.tolerance,
-        }
-        with progress("Dawid-Skene", total=self.max_iter) as bar:
-            options["on_step"] = lambda value: bar.advance(note=f"objective {value:.6g}")
-            if self.e_step != "hybrid":
-                run = run_em(step, start, hard=self.e_step == "hard", max_iter=self.max_iter, **options)
-                return run, {"objective": run.objective}
-            soft = run_em(step, start, max_iter=self.max_iter, until=class_prior_settled, **options)
-            left = max(1, self.max_iter - len(soft.objective))
-            run = run_em(step, soft.model, hard=True, max_iter=left, **options)
+    def _climb(
+        self, evidence: ConfusionPass, start: ConfusionModel, improve: Callable[[Any, Expectation], ConfusionModel]
+    ) -> tuple[Climb[ConfusionModel], dict[str, list[float]]]:
+        options: dict[str, Any] = {"title": "Dawid-Skene", "tolerance": self.tolerance}
+        if self.e_step != "hybrid":
+            steps = evidence.hardened() if self.e_step == "hard" else evidence
+            run = climb(steps, start, improve, max_iter=self.max_iter, **options)
+            return run, {"objective": run.objective}
+        soft = climb(evidence, start, improve, max_iter=self.max_iter, until=class_prior_settled, **options)
+        left = max(1, self.max_iter - len(soft.objective))
+        run = climb(evidence.hardened(), soft.model, improve, max_iter=left, **options)
         stages = [0.0] * len(soft.objective) + [1.0] * len(run.objective)
-        return run, {"objective": soft.objective + run.objective, "stage": stages}
-
-    def _unsettled(self, run: EMRun, cells: Cells) -> tuple[str, ...]:
-        return unsettled(
-            run.objective,
-            max_iter=self.max_iter,
-            tolerance=self.tolerance,
-            total_weight=cells.total_weight,
-            method=type(self).__name__,
-        )
+        return replace(run, max_iter=self.max_iter), {"objective": soft.objective + run.objective, "stage": stages}
 
     def _result_of(
         self,
@@ -194,16 +182,15 @@ class DawidSkene(IncrementalAggregator):
         history: dict[str, list[float]],
         notes: tuple[str, ...],
     ) -> FitResult:
-        assert final.class_probabilities is not None
         parts: dict[str, Any] = {"class_prior": model.class_prior, "history": history}
-        if 8 * cells.n_annotators * cells.n_classes**2 <= MAX_TABLE_BYTES:
-            posterior = dense_counts(final.cell_counts, cells) + prior.dense(cells.n_annotators)
+        if confusions_fit(cells.n_annotators, cells.n_classes):
+            posterior = cells.dense(final.counts) + prior.dense(cells.n_annotators)
             parts["confusions"] = normalize_rows(posterior)
             parts["confusion_posterior"] = posterior + JEFFREYS if prior.absent else posterior
         else:
             parts["skills"] = accuracy_of_cells(final, cells, prior, model.class_prior)
-            notes = (*notes, "Full confusion matrices would not fit in memory: skills are the annotators' accuracies.")
-        return self._build_result(annotations, final.class_probabilities, warnings=notes, **parts)
+            notes = (*notes, NO_MATRICES)
+        return self._build_result(annotations, final.kept, warnings=notes, **parts)
 
 
 class FastDawidSkene(DawidSkene):
@@ -228,53 +215,200 @@ class FastDawidSkene(DawidSkene):
         tolerance: float = TOLERANCE,
         prior_strength: float = FAST_PRIOR_STRENGTH,
         e_step: EStep = "hard",
-        class_prior: ClassPrior | NDArray[Any] | list[float] = "estimate",
-        initial_confusions: Mapping[Any, Any] | NDArray[Any] | None = None,
-        past_result: FitResult | None = None,
+        **options: Any,
     ) -> None:
-        super().__init__(max_iter, tolerance, prior_strength, e_step, class_prior, initial_confusions, past_result)
+        super().__init__(max_iter, tolerance, prior_strength, e_step, **options)
+
+
+@dataclass(frozen=True, eq=False)
+class ConfusionModel:
+    """Confusion entries that the data need (n_cells, true class), class prior, and log density of the pseudo-counts."""
+
+    likelihood: FloatArray
+    class_prior: FloatArray
+    penalty: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class ConfusionPrior:
+    """Pseudo-counts (true class, given label): common ones, and own ones of returning annotators, by their code."""
+
+    common: FloatArray
+    own: dict[int, FloatArray] = field(default_factory=dict)
+
+    @property
+    def absent(self) -> bool:
+        """Whether there are no pseudo-counts at all."""
+        return not self.own and not self.common.any()
+
+    def dense(self, n_annotators: int) -> FloatArray:
+        """(n_annotators, true class, given label)."""
+        return self._for_each(self.common, n_annotators, lambda own: own)
+
+    def on_cells(self, cells: Cells) -> CellPrior | None:
+        """The pseudo-counts in the order of cells; None where there are none."""
+        if self.absent:
+            return None
+        cell = np.ascontiguousarray(self.common.T[cells.label_of])
+        for annotator, own in self.own.items():
+            first, last = np.searchsorted(cells.annotator_of, [annotator, annotator + 1])
+            cell[first:last] = own.T[cells.label_of[first:last]]
+        row = self._for_each(self.common.sum(axis=1), cells.n_annotators, lambda own: own.sum(axis=1))
+        if cells.complete:
+            return CellPrior(cell, row, np.zeros_like(row), np.zeros_like(row))
+        xlogx = self._for_each(
+            xlogy(self.common, self.common).sum(axis=1), cells.n_annotators, lambda own: xlogy(own, own).sum(axis=1)
+        )
+        rest_mass = np.maximum(row - cells.sum_by_annotator(cell), 0.0)
+        return CellPrior(cell, row, rest_mass, xlogx - cells.sum_by_annotator(xlogy(cell, cell)))
+
+    def right(self, n_annotators: int) -> FloatArray:
+        """(n_annotators, true class) pseudo-counts of right labels."""
+        return self._for_each(np.diag(self.common), n_annotators, np.diag)
+
+    def _for_each(
+        self, common: FloatArray, n_annotators: int, of_own: Callable[[FloatArray], FloatArray]
+    ) -> FloatArray:
+        values = np.repeat(common[None], n_annotators, axis=0)
+        for annotator, own in self.own.items():
+            values[annotator] = of_own(own)
+        return values
+
+
+@dataclass(frozen=True, eq=False)
+class CellPrior:
+    """A `ConfusionPrior` in the form that cells need; labels without a cell have a closed form of the penalty.
+
+    `cell` is (n_cells, true class), the others (n_annotators, true class): sums over all given labels, and sums of b
+    and of b log b over given labels without a cell.
+    """
+
+    cell: FloatArray
+    row: FloatArray
+    rest_mass: FloatArray
+    rest_xlogx: FloatArray
+
+    def log_density(self, likelihood: FloatArray, row_totals: FloatArray) -> float:
+        """Sum of b log(confusion) over all entries; rows were divided by `row_totals` (n_annotators, true class)."""
+        rest = self.rest_xlogx - xlogy(self.rest_mass, row_totals)
+        return float((self.cell * np.log(np.maximum(likelihood, FLOOR))).sum() + rest.sum())
+
+
+def maximize(
+    expectation: Expectation, cells: Cells, *, prior: CellPrior | None = None, class_prior: FloatArray | None = None
+) -> ConfusionModel:
+    """M step: confusion rows from expected counts and pseudo-counts, class prior from expected class totals.
+
+    Rows without counts or pseudo-counts are uniform: no annotation speaks of them. A `class_prior` that is given
+    stays as it is.
+    """
+    counts = expectation.counts if prior is None else expectation.counts + prior.cell
+    totals = cells.sum_by_annotator(expectation.counts)
+    if prior is not None:
+        totals = totals + prior.row
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = 1.0 / totals
+    empty = ~np.isfinite(scale)
+    scale[empty] = 0.0
+    likelihood = counts * cells.by_cell(scale)
+    if empty.any():
+        likelihood[cells.by_cell(empty)] = 1.0 / cells.n_classes
+    penalty = 0.0 if prior is None else prior.log_density(likelihood, totals)
+    return ConfusionModel(likelihood, expectation.class_shares() if class_prior is None else class_prior, penalty)
+
+
+def xlogy(factor: FloatArray, values: FloatArray) -> FloatArray:
+    """factor * log(values), 0 where the factor is 0; scipy's own would load scipy at start-up."""
+    return np.asarray(factor * np.log(np.where(factor > 0, values, 1.0)))
 
 
 def class_prior_settled(old: ConfusionModel, new: ConfusionModel) -> bool:
     """Whether hybrid EM turns to hard decisions."""
-    return float(np.abs(old.class_prior - new.class_prior).sum()) <= HYBRID_SWITCH
-
-
-def fixed_class_prior(wanted: Any, n_classes: int) -> FloatArray | None:
-    """The class prior that EM must keep, or None where it is estimated."""
-    if isinstance(wanted, str):
-        if wanted == "estimate":
-            return None
-        if wanted == "uniform":
-            return np.full(n_classes, 1.0 / n_classes)
-        raise InvalidParameterError(f'class_prior must be "estimate", "uniform" or shares, not {wanted!r}.')
-    shares = np.asarray(wanted, dtype=np.float64)
-    if shares.shape != (n_classes,) or not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
-        raise InvalidParameterError(
-            f"class_prior must be {n_classes} shares of at least 0, one per class, not {wanted!r}."
-        )
-    return np.asarray(shares / shares.sum())
-
-
-def carried_over(previous: FitResult, annotations: Annotations) -> FloatArray:
-    """Class probabilities to resume from: those of the earlier fit, and vote shares for items it did not know."""
-    known_item = positions(annotations.items, previous.items.tolist())
-    known_class = positions(annotations.classes, previous.classes.tolist())
-    probabilities = vote_shares(vote_totals(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes))
-    probabilities[known_item] = 0.0
-    probabilities[known_item[:, None], known_class] = previous.class_probabilities
-    return probabilities
+    return bool(np.abs(old.class_prior - new.class_prior).sum() <= HYBRID_SWITCH)
 
 
 def accuracy_of_cells(final: Expectation, cells: Cells, prior: ConfusionPrior, class_prior: FloatArray) -> FloatArray:
     """(n_annotators,) probability of a right label, without the full confusion matrices."""
-    cell_prior = prior_of_cells(prior, cells)
-    totals = cells.sum_by_annotator(final.cell_counts) + cell_prior.row
-    right = np.repeat(np.diag(prior.common)[None], cells.n_annotators, axis=0)
-    for annotator, own in prior.own.items():
-        right[annotator] = np.diag(own)
-    right[cells.annotator_of, cells.label_of] += final.cell_counts[np.arange(cells.n_cells), cells.label_of]
-    return np.where(totals > 0, right / np.where(totals > 0, totals, 1.0), 1.0 / cells.n_classes) @ class_prior
+    on_cells = prior.on_cells(cells)
+    totals = cells.sum_by_annotator(final.counts) + (0.0 if on_cells is None else on_cells.row)
+    right = prior.right(cells.n_annotators)
+    right[cells.annotator_of, cells.label_of] += final.counts[np.arange(cells.n_cells), cells.label_of]
+    shares = np.where(totals > 0, right / np.where(totals > 0, totals, 1.0), 1.0 / cells.n_classes)
+    return np.asarray((shares * class_prior).sum(axis=1))
 
 
-__all__ = ["DawidSkene", "FastDawidSkene", "em"]
+def model_of_confusions(
+    confusions: NDArray[Any],  # (n_annotators, true class, given label)
+    class_prior: NDArray[Any],
+    cells: Cells,
+) -> ConfusionModel:
+    """Take the entries that the cells need from full confusion matrices."""
+    likelihood = np.asarray(confusions, dtype=np.float64)[cells.annotator_of, :, cells.label_of]
+    return ConfusionModel(likelihood, np.asarray(class_prior, dtype=np.float64))
+
+
+def starting_confusions(given: Any, annotations: Annotations, common: FloatArray) -> FloatArray:
+    """Full confusions from a mapping by annotator name (others get the common matrix) or from an array.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 1]], annotator_names=["ann", "bob"])
+    >>> starting_confusions({"bob": [[0, 1], [1, 0]]}, a, np.eye(2))[1].tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
+    """
+    shape = (annotations.n_annotators, annotations.n_classes, annotations.n_classes)
+    if not isinstance(given, Mapping):
+        return checked_rows(given, shape, "initial_confusions")
+    place = positions(annotations.annotators, list(given))
+    unknown = [name for name, at in zip(given, place, strict=True) if at < 0]
+    if len(unknown) == len(given):
+        raise InvalidParameterError(
+            f"None of the names in initial_confusions is an annotator: {some(unknown)}. "
+            f"Annotators are {some(annotations.annotators.tolist())}."
+        )
+    confusions = np.repeat(np.asarray(common, dtype=np.float64)[None], shape[0], axis=0)
+    for at, (name, matrix) in zip(place, given.items(), strict=True):
+        if at >= 0:
+            confusions[at] = checked_rows(matrix, shape[1:], f"initial_confusions[{name!r}]")
+    return confusions
+
+
+def checked_rows(given: Any, shape: tuple[int, ...], what: str) -> FloatArray:
+    """Confusion rows as floats, if they have the shape and sum to one."""
+    rows = np.asarray(given, dtype=np.float64)
+    if rows.shape != shape:
+        raise InvalidParameterError(f"{what} has shape {rows.shape}, not {shape} (..., true class, given label).")
+    bad = ~np.isfinite(rows).all(axis=-1) | (rows < 0).any(axis=-1) | (np.abs(rows.sum(axis=-1) - 1) > ROW_SUM_SLACK)
+    if bad.any():
+        first = tuple(int(at[0]) for at in np.nonzero(bad))
+        raise InvalidParameterError(
+            f"{int(bad.sum())} rows of {what} are not probabilities that sum to one; "
+            f"the first is {rows[first].tolist()} at {first}. "
+            "Rows are true classes; transpose if yours are given labels."
+        )
+    return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
+
+
+def past_counts(past: FitResult, annotations: Annotations) -> dict[int, FloatArray]:
+    """Pseudo-counts (true class, given label) of returning annotators, by their code.
+
+    Classes are matched by name; a class that the earlier fit did not know has no pseudo-counts.
+    """
+    if past.confusion_posterior is None:
+        raise InvalidParameterError(
+            f"past_result ({past.method}) holds no counts of confusions. Use a result of dawid-skene, ibcc or ebcc."
+        )
+    annotator = positions(annotations.annotators, past.annotators.tolist())
+    label = positions(annotations.classes, past.classes.tolist())
+    kept = np.flatnonzero(label >= 0)
+    if not len(kept):
+        raise InvalidParameterError(
+            f"past_result knows none of the classes: it has {some(past.classes.tolist())}, "
+            f"the annotations have {some(annotations.classes.tolist())}."
+        )
+    counts = {}
+    for position in np.flatnonzero(annotator >= 0):
+        own = np.zeros((annotations.n_classes, annotations.n_classes))
+        own[np.ix_(label[kept], label[kept])] = past.confusion_posterior[position][np.ix_(kept, kept)]
+        counts[int(annotator[position])] = own
+    return counts

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
-from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_against
+from crowdprism.aggregators.base import NO_ROOM, Aggregator
+from crowdprism.aggregators.majority_vote import confusions_against, vote_shares, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import bipartite_components
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.parameters import Allowed, OneOf, Whole
 from crowdprism.progress import Bar, progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import normalize_rows
@@ -158,6 +159,11 @@ class KOS(Aggregator):
     """
 
     name: ClassVar[str] = "kos"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "iterations": Whole(1),
+        "decoding": OneOf("nominal", "ordinal"),
+        "start": OneOf("ones", "normal"),
+    }
 
     def __init__(
         self,
@@ -172,7 +178,6 @@ class KOS(Aggregator):
         self.random_state = random_state
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_parameters()
         n_given = annotations.labels_per_annotator
         annotations = with_repeats_joined(annotations)
         edges = edges_of(annotations)
@@ -186,14 +191,6 @@ class KOS(Aggregator):
         reached[annotations.item[messages.any(axis=1)]] = True
         result = self._decided(annotations, scores, messages.mean(axis=1), reached)
         return replace(result, labels_per_annotator=n_given)
-
-    def _check_parameters(self) -> None:
-        if self.iterations < 1:
-            raise InvalidParameterError(f"iterations must be at least 1, not {self.iterations}.")
-        if self.decoding not in ("nominal", "ordinal"):
-            raise InvalidParameterError(f'decoding must be "nominal" or "ordinal", not {self.decoding!r}.')
-        if self.start not in ("ones", "normal"):
-            raise InvalidParameterError(f'start must be "ones" or "normal", not {self.start!r}.')
 
     def _solve(self, signs: NDArray[Any], edges: Edges, place: int, bar: Bar) -> NDArray[np.float64]:
         messages = np.ones(len(signs))

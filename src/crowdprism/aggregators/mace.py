@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.cells import MAX_TABLE_BYTES, Cells, FloatArray, cells_of, require_room
-from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.expectation_records import VoteExpectation
-from crowdprism.aggregators.vote_expectation import VoteExpectationStep
+from crowdprism.aggregators.base import Aggregator, require_room
+from crowdprism.aggregators.em import Expectation, FloatArray, climb_from_each
+from crowdprism.aggregators.expectation import Cells, VotePass, cells_of
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError
-from crowdprism.progress import progress
+from crowdprism.parameters import Allowed, OneOf, Real, Whole
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import confusions_fit
 from crowdprism.seeding import stream
 
 Inference = Literal["vb", "em"]
@@ -29,18 +27,49 @@ class MaceModel:
 
     Attributes
     ----------
+    cells
+        What the parameters belong to.
+    known
+        (n_cells,) expected annotations given from knowledge, which the parameters were estimated from.
     knows, guesses
         (n_annotators,) probability that an annotator knows the class, or answers by habit.
     habit
         (n_cells,) probability of the cell's label when answering by habit.
-    penalty
+    log_prior
         What the priors add to the objective.
     """
 
+    cells: Cells
+    known: FloatArray
     knows: FloatArray
     guesses: FloatArray
     habit: FloatArray
-    penalty: float
+    log_prior: float = 0.0
+
+    @property
+    def class_prior(self) -> FloatArray:
+        """MACE takes all classes as equally likely."""
+        return np.full(self.cells.n_classes, 1.0 / self.cells.n_classes)
+
+    @property
+    def by_luck(self) -> FloatArray:
+        """(n_cells,) probability of the cell's label from habit."""
+        return np.asarray(self.guesses[self.cells.annotator_of] * self.habit)
+
+    @property
+    def log_odds(self) -> FloatArray:
+        """(n_cells,) log of P(label | its class is true) / P(label | another is)."""
+        return np.log1p(self.knows[self.cells.annotator_of] / self.by_luck)
+
+    @property
+    def penalty(self) -> float:
+        """The part of the log likelihood that all classes share (every label by habit), and that of the priors."""
+        return float((self.cells.total * np.log(self.by_luck)).sum()) + self.log_prior
+
+    def known_of(self, hits: FloatArray) -> FloatArray:
+        """(n_cells,) annotations given from knowledge and not by luck, of those that are right."""
+        knows = self.knows[self.cells.annotator_of]
+        return np.asarray(hits * (knows / (knows + self.by_luck)))
 
 
 @dataclass(frozen=True)
@@ -53,56 +82,42 @@ class MacePriors:
 
 
 @dataclass(frozen=True, eq=False)
-class MaceRun:
-    """One restart: its model, counts behind it, objective and whether it settled."""
+class MaceCounts:
+    """Expected counts and pseudo-counts: annotations from knowledge and from habit, and labels of the habit."""
 
-    model: MaceModel
-    known: FloatArray  # (n_cells,) expected annotations given from knowledge
-    objective: list[float]
-    converged: bool
-
-
-def known_share(model: MaceModel, cells: Cells) -> FloatArray:
-    """(n_cells,) probability that a right annotation came from knowledge, not from luck."""
-    knows = model.knows[cells.annotator_of]
-    lucky = model.guesses[cells.annotator_of] * model.habit
-    return np.asarray(knows / (knows + lucky))
+    guessed: FloatArray  # (n_cells,) without pseudo-counts
+    knows: FloatArray  # (n_annotators,)
+    guesses: FloatArray  # (n_annotators,)
+    habit: FloatArray  # (n_cells,)
+    habit_sums: FloatArray  # (n_annotators,)
 
 
-def log_odds(model: MaceModel, cells: Cells) -> FloatArray:
-    """(n_cells,) log of P(label | its class is true) / P(label | another is)."""
-    ratio = model.knows[cells.annotator_of] / (model.guesses[cells.annotator_of] * model.habit)
-    return np.log1p(ratio)
-
-
-def shared_log_likelihood(model: MaceModel, cells: Cells) -> float:
-    """The part of the log likelihood that all classes share: every label as if given by habit."""
-    return float(cells.total @ np.log(model.guesses[cells.annotator_of] * model.habit))
+def counts_of(known: FloatArray, cells: Cells, priors: MacePriors) -> MaceCounts:
+    """What both updates start from."""
+    guessed = np.maximum(cells.total - known, 0.0)
+    sums = cells.sum_by_annotator(guessed)
+    knows = cells.sum_by_annotator(known) + priors.knows
+    habit_sums = sums + cells.n_classes * priors.habit
+    return MaceCounts(guessed, knows, sums + priors.guesses, guessed + priors.habit, habit_sums)
 
 
 def maximize(known: FloatArray, cells: Cells, priors: MacePriors) -> MaceModel:
     """M step of EM: shares of expected counts and pseudo-counts (Hovy et al. 2013, with smoothing)."""
-    habit = np.maximum(cells.total - known, 0.0) + priors.habit
-    habit_sums = cells.sum_by_annotator(np.maximum(cells.total - known, 0.0)) + cells.n_classes * priors.habit
-    knows = cells.sum_by_annotator(known) + priors.knows
-    guesses = cells.sum_by_annotator(np.maximum(cells.total - known, 0.0)) + priors.guesses
-    share = np.clip(knows / (knows + guesses), TINY, 1 - TINY)
-    probabilities = np.maximum(habit / habit_sums[cells.annotator_of], TINY)
+    counts = counts_of(known, cells, priors)
+    share = np.clip(counts.knows / (counts.knows + counts.guesses), TINY, 1 - TINY)
+    habit = np.maximum(counts.habit / counts.habit_sums[cells.annotator_of], TINY)
     unused = cells.n_classes - np.bincount(cells.annotator_of, minlength=cells.n_annotators)
-    penalty = priors.knows * np.log(share).sum() + priors.guesses * np.log1p(-share).sum()
-    penalty += priors.habit * (np.log(probabilities).sum() + (unused * np.log(priors.habit / habit_sums)).sum())
-    return MaceModel(share, 1 - share, probabilities, float(penalty))
+    log_prior = priors.knows * np.log(share).sum() + priors.guesses * np.log1p(-share).sum()
+    log_prior += priors.habit * (np.log(habit).sum() + (unused * np.log(priors.habit / counts.habit_sums)).sum())
+    return MaceModel(cells, known, share, 1 - share, habit, float(log_prior))
 
 
 def maximize_variational(known: FloatArray, cells: Cells, priors: MacePriors) -> MaceModel:
-    """The same under variational Bayes: geometric means of the posteriors, penalty minus their divergences."""
+    """The same under variational Bayes: geometric means of the posteriors, and minus their divergences."""
     from scipy.special import betaln, digamma, gammaln
 
-    guessed = np.maximum(cells.total - known, 0.0)
-    knows = cells.sum_by_annotator(known) + priors.knows
-    guesses = cells.sum_by_annotator(guessed) + priors.guesses
-    habit = guessed + priors.habit
-    habit_sums = cells.sum_by_annotator(guessed) + cells.n_classes * priors.habit
+    counts = counts_of(known, cells, priors)
+    knows, guesses, habit, habit_sums = counts.knows, counts.guesses, counts.habit, counts.habit_sums
     log_knows = digamma(knows) - digamma(knows + guesses)
     log_guesses = digamma(guesses) - digamma(knows + guesses)
     log_habit = digamma(habit) - digamma(habit_sums)[cells.annotator_of]
@@ -110,9 +125,9 @@ def maximize_variational(known: FloatArray, cells: Cells, priors: MacePriors) ->
         (betaln(priors.knows, priors.guesses) - betaln(knows, guesses)).sum()
         + ((knows - priors.knows) * log_knows + (guesses - priors.guesses) * log_guesses).sum()
         + (gammaln(habit_sums) - gammaln(cells.n_classes * priors.habit)).sum()
-        + (gammaln(priors.habit) - gammaln(habit) + guessed * log_habit).sum()
+        + (gammaln(priors.habit) - gammaln(habit) + counts.guessed * log_habit).sum()
     )
-    return MaceModel(np.exp(log_knows), np.exp(log_guesses), np.exp(log_habit), -float(divergence))
+    return MaceModel(cells, known, np.exp(log_knows), np.exp(log_guesses), np.exp(log_habit), -float(divergence))
 
 
 class MACE(Aggregator):
@@ -147,6 +162,15 @@ class MACE(Aggregator):
     """
 
     name: ClassVar[str] = "mace"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "inference": OneOf("vb", "em"),
+        "n_restarts": Whole(1),
+        "max_iter": Whole(1),
+        "tolerance": Real(0),
+        "knowing_prior": Real(0, above=True),
+        "guessing_prior": Real(0, above=True),
+        "habit_prior": Real(0, above=True),
+    }
 
     def __init__(
         self,
@@ -168,103 +192,60 @@ class MACE(Aggregator):
         self.habit_prior = habit_prior
         self.random_state = random_state
 
-    def _check(self) -> None:
-        require_iterations(self.max_iter, self.tolerance)
-        if self.inference not in ("vb", "em"):
-            raise InvalidParameterError(f'inference must be "vb" or "em", not {self.inference!r}.')
-        if self.n_restarts < 1:
-            raise InvalidParameterError(f"n_restarts must be at least 1, not {self.n_restarts}.")
-        for prior in ("knowing_prior", "guessing_prior", "habit_prior"):
-            if not getattr(self, prior) > 0:
-                raise InvalidParameterError(f"{prior} must be above 0, not {getattr(self, prior)}.")
-
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check()
         cells = cells_of(annotations, method="MACE")
-        require_room(0, annotations.n_classes, annotations, "MACE")
-        passes = self.n_restarts * self.max_iter
-        step = VoteExpectationStep(annotations, cells.cell, n_sources=cells.n_cells, passes=passes)
-        with progress("MACE", total=self.n_restarts * self.max_iter) as bar:
-            runs = []
-            for restart in range(self.n_restarts):
-                runs.append(self._run(step, cells, self._start(step, cells, restart)))
-                bar.advance(self.max_iter, note=f"objective {runs[-1].objective[-1]:.6g}")
-        best = max(runs, key=lambda run: run.objective[-1])
-        notes: tuple[str, ...] = ()
-        if not best.converged:
-            notes = unsettled(
-                best.objective,
-                max_iter=self.max_iter,
-                tolerance=self.tolerance,
-                total_weight=cells.total_weight,
-                method="MACE",
-            )
-        return self._result_of(annotations, cells, step, best, runs, notes)
-
-    def _start(self, step: VoteExpectationStep, cells: Cells, restart: int) -> FloatArray:
-        """(n_cells,) expected annotations from knowledge: of majority vote, or of random competences."""
-        if restart == 0:
-            return step.count_votes().hits * 0.5  # half of what agrees with the vote may be luck
-        competence = stream(self.random_state, "mace", restart).random(cells.n_annotators)
-        return np.asarray(step.count_votes().hits * competence[cells.annotator_of])
-
-    def _run(self, step: VoteExpectationStep, cells: Cells, known: FloatArray) -> MaceRun:
-        priors = MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior)
-        update = maximize_variational if self.inference == "vb" else maximize
-        prior = uniform(cells.n_classes)
-        enough = self.tolerance * max(cells.total_weight, 1.0)
-        objective: list[float] = []
-        model = update(known, cells, priors)
-        for _ in range(self.max_iter):
-            expectation = step(log_odds(model, cells), prior, keep=False)
-            objective.append(expectation.log_likelihood + shared_log_likelihood(model, cells) + model.penalty)
-            if len(objective) > 1 and objective[-1] - objective[-2] < enough:
-                return MaceRun(model, known, objective, True)
-            known = expectation.hits * known_share(model, cells)
-            model = update(known, cells, priors)
-        return MaceRun(model, known, objective, False)
-
-    def _result_of(
-        self,
-        annotations: Annotations,
-        cells: Cells,
-        step: VoteExpectationStep,
-        best: MaceRun,
-        runs: list[MaceRun],
-        notes: tuple[str, ...],
-    ) -> FitResult:
-        final: VoteExpectation = step(log_odds(best.model, cells), uniform(cells.n_classes))
-        assert final.class_probabilities is not None
-        competence, habits = self._estimates(best, cells)
+        require_room(annotations, n_rows=0, columns=annotations.n_classes, method="MACE")
+        evidence = VotePass(annotations, cells.cell, n_sources=cells.n_cells)
+        agreeing = evidence.count_votes().counts
+        best, objectives = climb_from_each(
+            evidence,
+            (self._updated(self._start(agreeing, cells, restart), cells) for restart in range(self.n_restarts)),
+            lambda model, expectation: self._improved(model, expectation),
+            title="MACE",
+            n_starts=self.n_restarts,
+            max_iter=self.max_iter,
+            tolerance=self.tolerance,
+        )
+        competence, habits = self._estimates(best.model)
         return self._build_result(
             annotations,
-            final.class_probabilities,
-            confusions=None if habits is None else confusions_of(competence, habits),
+            evidence.expect(best.model).kept,
+            confusions=None if habits is None else confusions_of_habits(competence, habits),
             skills=competence,
-            class_prior=uniform(cells.n_classes),
-            history={"objective": best.objective, "restarts": [run.objective[-1] for run in runs]},
+            class_prior=best.model.class_prior,
+            history={"objective": best.objective, "restarts": objectives},
             seed=self.random_state,
-            warnings=notes,
+            warnings=best.notes("MACE"),
         )
 
-    def _estimates(self, run: MaceRun, cells: Cells) -> tuple[FloatArray, FloatArray | None]:
+    def _start(self, agreeing: FloatArray, cells: Cells, restart: int) -> FloatArray:
+        """(n_cells,) expected annotations from knowledge, of those that agree with majority vote."""
+        if restart == 0:
+            return agreeing * 0.5  # half of what agrees with the vote may be luck
+        competence = stream(self.random_state, "mace", restart).random(cells.n_annotators)
+        return np.asarray(agreeing * competence[cells.annotator_of])
+
+    def _improved(self, model: MaceModel, expectation: Expectation) -> MaceModel:
+        return self._updated(model.known_of(expectation.counts), model.cells)
+
+    def _updated(self, known: FloatArray, cells: Cells) -> MaceModel:
+        update = maximize_variational if self.inference == "vb" else maximize
+        return update(known, cells, MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior))
+
+    def _estimates(self, model: MaceModel) -> tuple[FloatArray, FloatArray | None]:
         """Posterior mean competence (n_annotators,), and habits (n_annotators, label) where matrices would fit."""
-        guessed = np.maximum(cells.total - run.known, 0.0)
-        knows = cells.sum_by_annotator(run.known) + self.knowing_prior
-        guesses = cells.sum_by_annotator(guessed) + self.guessing_prior
-        if 8 * cells.n_annotators * cells.n_classes**2 > MAX_TABLE_BYTES:
-            return knows / (knows + guesses), None
+        cells = model.cells
+        priors = MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior)
+        counts = counts_of(model.known, cells, priors)
+        competence = counts.knows / (counts.knows + counts.guesses)
+        if not confusions_fit(cells.n_annotators, cells.n_classes):
+            return competence, None
         habits = np.full((cells.n_annotators, cells.n_classes), float(self.habit_prior))
-        habits[cells.annotator_of, cells.label_of] += guessed
-        return knows / (knows + guesses), habits / habits.sum(axis=1, keepdims=True)
+        habits[cells.annotator_of, cells.label_of] += counts.guessed
+        return competence, habits / habits.sum(axis=1, keepdims=True)
 
 
-def uniform(n_classes: int) -> FloatArray:
-    """MACE takes all classes as equally likely."""
-    return np.full(n_classes, 1.0 / n_classes)
-
-
-def confusions_of(competence: FloatArray, habits: NDArray[np.float64]) -> FloatArray:
+def confusions_of_habits(competence: FloatArray, habits: FloatArray) -> FloatArray:
     """(n_annotators, true class, given label): knowledge on the diagonal, habit everywhere."""
     n_classes = habits.shape[1]
     confusions = np.repeat(((1 - competence)[:, None] * habits)[:, None, :], n_classes, axis=1)

@@ -1,22 +1,25 @@
-"""Majority vote: the label that most annotators gave."""
+"""Votes: the label that most annotators gave, and a vote in which annotators count by how often they agree with it."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import IncrementalAggregator
-from crowdprism.aggregators.vote_confusions import confusions_against
+from crowdprism.aggregators.base import NO_ROOM, IncrementalAggregator
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError
+from crowdprism.parameters import Allowed, OneOf, Real, Whole
+from crowdprism.progress import progress
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import confusion_counts, confusions_fit, normalize_rows
 from crowdprism.seeding import stream
 
 Ties = Literal["lowest", "random", "split"]
-TIES = ("lowest", "random", "split")
 NO_MATRICES = "Full confusion matrices would not fit in memory."
+HALVE_STEP_EVERY = 20  # as in the zero-based skill method, so that annotators on the edge settle
+TIE_DIGITS = 12  # weighted sums are added in different orders; equal to this many digits is a tie
 
 
 def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) -> NDArray[np.float64]:
@@ -29,8 +32,8 @@ def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) ->
     """
     if weight is None:
         weight = annotations.weight
-    cell = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
-    totals = np.bincount(cell, weights=weight, minlength=annotations.n_items * annotations.n_classes)
+    place = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
+    totals = np.bincount(place, weights=weight, minlength=annotations.n_items * annotations.n_classes)
     return totals.astype(np.float64).reshape(annotations.n_items, annotations.n_classes)
 
 
@@ -58,6 +61,25 @@ def decide(totals: NDArray[Any], ties: Ties, seed: Any = 0) -> NDArray[np.float6
     return one_hot
 
 
+def mean_over_labelled(probabilities: NDArray[Any], labelled: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Mean class probabilities of the items of a mask; uniform where there are none: (n_classes,)."""
+    n_classes = probabilities.shape[1]
+    return probabilities[labelled].mean(axis=0) if labelled.any() else np.full(n_classes, 1 / n_classes)
+
+
+def confusions_against(annotations: Annotations, class_probabilities: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Each annotator's confusions against class probabilities, or None where they would not fit in memory.
+
+    Examples
+    --------
+    >>> confusions_against(Annotations.from_dense([[0], [1]]), np.eye(2))[0].tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    if not confusions_fit(annotations.n_annotators, annotations.n_classes):
+        return None
+    return np.asarray(normalize_rows(confusion_counts(annotations, class_probabilities)), dtype=np.float64)
+
+
 class MajorityVote(IncrementalAggregator):
     """The label that most annotators gave, every annotator counting the same.
 
@@ -79,6 +101,10 @@ class MajorityVote(IncrementalAggregator):
     """
 
     name: ClassVar[str] = "majority-vote"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "voting": OneOf("soft", "hard"),
+        "ties": OneOf("lowest", "random", "split"),
+    }
 
     def __init__(self, voting: Literal["soft", "hard"] = "soft", ties: Ties = "split", random_state: int = 0) -> None:
         self.voting = voting
@@ -86,18 +112,12 @@ class MajorityVote(IncrementalAggregator):
         self.random_state = random_state
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        if self.voting not in ("soft", "hard"):
-            raise InvalidParameterError(f'voting must be "soft" or "hard", not {self.voting!r}.')
-        if self.ties not in TIES:
-            raise InvalidParameterError(f"ties must be one of {', '.join(TIES)}, not {self.ties!r}.")
         totals = vote_totals(annotations)
-        uniform = np.full(annotations.n_classes, 1 / annotations.n_classes)
-        shares = vote_shares(totals, uniform)
+        shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
         labelled = totals.sum(axis=1) > 0  # annotations of weight 0 say nothing
-        prior = shares[labelled].mean(axis=0) if labelled.any() else uniform
-        probabilities = np.where(labelled[:, None], shares, prior)
-        if self.voting == "hard":
-            probabilities = np.where(labelled[:, None], decide(totals, self.ties, self.random_state), prior)
+        prior = mean_over_labelled(shares, labelled)
+        answers = decide(totals, self.ties, self.random_state) if self.voting == "hard" else shares
+        probabilities = np.where(labelled[:, None], answers, prior)
         confusions = confusions_against(annotations, probabilities)
         return self._build_result(
             annotations,
@@ -107,3 +127,101 @@ class MajorityVote(IncrementalAggregator):
             seed=self.random_state,
             warnings=(NO_MATRICES,) if confusions is None else (),
         )
+
+
+class WeightedVote(IncrementalAggregator):
+    """Vote in which annotators count by their agreement with the vote itself: once (Wawa) or repeatedly.
+
+    The skill of an annotator is the share of labels that agree with the current answer.
+
+    Parameters
+    ----------
+    iterations
+        1 (the default) is Wawa: skills against the majority vote, then one weighted vote. More repeats the two
+        steps, with a step size that halves every 20 rounds (the zero-based skill method has 100), until no
+        skill moves by more than `tolerance`.
+    tolerance
+        Largest change of a skill at which repetition stops.
+    ties
+        The answer where several classes have as many votes: `"split"` counts each by an equal part, so that nothing
+        depends on the order of rows or classes; `"lowest"` takes the class that comes first, as crowd-kit does.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, -1, 0]])
+    >>> result = WeightedVote().fit(a).result_
+    >>> result.labels().tolist(), result.skills.round(2).tolist()
+    ([0, 1, 0, 1], [0.88, 1.0, 0.38])
+    """
+
+    name: ClassVar[str] = "weighted-vote"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "iterations": Whole(1),
+        "tolerance": Real(0),
+        "ties": OneOf("split", "lowest"),
+    }
+
+    def __init__(
+        self, iterations: int = 1, tolerance: float = 1e-6, ties: Literal["split", "lowest"] = "split"
+    ) -> None:
+        self.iterations = iterations
+        self.tolerance = tolerance
+        self.ties = ties
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        skills = np.ones(annotations.n_annotators)
+        step, changes = 1.0, []
+        with progress("weighted vote", total=self.iterations) as bar:
+            for iteration in range(1, self.iterations + 1):
+                if iteration % HALVE_STEP_EVERY == 0:
+                    step /= 2
+                answers = decide(skill_votes(annotations, skills), self.ties)
+                change = step * (agreement_with(annotations, answers) - skills)
+                skills = skills + change
+                changes.append(float(np.abs(change).max(initial=0.0)))
+                bar.advance(note=f"change {changes[-1]:.1e}")
+                if changes[-1] <= self.tolerance:
+                    break
+        shares = vote_shares(
+            skill_votes(annotations, skills), np.full(annotations.n_classes, 1 / annotations.n_classes)
+        )
+        labelled = vote_totals(annotations).sum(axis=1) > 0
+        prior = mean_over_labelled(shares, labelled)
+        probabilities = np.where(labelled[:, None], shares, prior)
+        confusions = confusions_against(annotations, probabilities)
+        return self._build_result(
+            annotations,
+            probabilities,
+            confusions=confusions,
+            skills=skills,
+            class_prior=prior,
+            history={"largest_skill_change": changes},
+            warnings=(NO_ROOM,) if confusions is None else (),
+        )
+
+
+def agreement_with(annotations: Annotations, answers: NDArray[Any]) -> NDArray[np.float64]:
+    """Mean probability that `answers` (n_items, n_classes) gives to each annotator's labels: (n_annotators,).
+
+    Annotators without annotations agree by chance.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 1], [1, 1]])
+    >>> agreement_with(a, np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
+    [1.0, 0.5]
+    """
+    agreed = answers[annotations.item, annotations.label]
+    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
+    total = np.bincount(annotations.annotator, weights=weight, minlength=annotations.n_annotators)
+    right = np.bincount(annotations.annotator, weights=weight * agreed, minlength=annotations.n_annotators)
+    return np.where(total > 0, right / np.where(total > 0, total, 1.0), 1 / annotations.n_classes)
+
+
+def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.float64]:
+    """Votes in which each annotation counts its weight times its annotator's skill: (n_items, n_classes).
+
+    Whoever gave the winning label of some item has a skill above zero, so no annotated item is left without votes.
+    """
+    own = 1.0 if annotations.weight is None else annotations.weight
+    return np.round(vote_totals(annotations, own * skills[annotations.annotator]), TIE_DIGITS)

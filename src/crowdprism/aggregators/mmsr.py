@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.base import NO_ROOM, Aggregator
 from crowdprism.aggregators.majority_vote import vote_totals
-from crowdprism.aggregators.vote_confusions import NO_ROOM, confusions_fit
+from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import co_label_entries
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import confusions_fit
 
 SIGN_ROUNDS = 100  # power iterations that decide who is on the side of the majority
 SMALLEST_FACTOR = 1e-6  # agreements are divided by factors; one that is zero would give infinite ratios
@@ -134,6 +137,7 @@ class MMSR(Aggregator):
     """
 
     name: ClassVar[str] = "mmsr"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"trim": (Whole(0), None), "iterations": Whole(1), "tolerance": Real(0)}
 
     def __init__(self, trim: int | None = None, iterations: int = 10_000, tolerance: float = 1e-10) -> None:
         self.trim = trim
@@ -141,8 +145,6 @@ class MMSR(Aggregator):
         self.tolerance = tolerance
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        if self.trim is not None and self.trim < 0:
-            raise InvalidParameterError(f"trim must be at least 0 or None, not {self.trim}.")
         n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
         entries = co_label_entries(annotations)
         require_shared_items(annotations, entries.n_pairs)
@@ -176,7 +178,7 @@ class MMSR(Aggregator):
         return self._build_result(
             annotations,
             probabilities,
-            confusions=one_coin_confusions(accuracies, annotations.n_classes) if fits else None,
+            confusions=confusions_of(accuracies, annotations.n_classes) if fits else None,
             skills=accuracies,
             class_prior=prior,
             history={"matrix_change": changes},
@@ -208,12 +210,6 @@ def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> 
     kept = np.clip(skills, -1 / (n_classes - 1) + margin, 1 - margin)
     accuracies: NDArray[np.float64] = (kept * (n_classes - 1) + 1) / n_classes
     return accuracies
-
-
-def one_coin_confusions(accuracies: NDArray[Any], n_classes: int) -> NDArray[np.float64]:
-    """Confusions with the accuracy on the diagonal and equal errors elsewhere."""
-    error = (1 - accuracies) / (n_classes - 1)
-    return error[:, None, None] + (accuracies - error)[:, None, None] * np.eye(n_classes)
 
 
 def one_coin_posterior(

@@ -7,13 +7,14 @@ gives a label to one class only, the column *is* a row. Successive projection fi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.spectral_start import (
+from crowdprism.aggregators.moments import (
     MomentAggregator,
     VoteStart,
     by_annotator,
@@ -25,6 +26,7 @@ from crowdprism.aggregators.spectral_start import (
 )
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels
+from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
@@ -199,6 +201,7 @@ class MultiSPA(MomentAggregator):
     """
 
     name: ClassVar[str] = "multispa"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"least_shared": Real(0), "least_mass": (Real(0), None)}
 
     def __init__(
         self,
@@ -213,8 +216,7 @@ class MultiSPA(MomentAggregator):
         self.prior_strength = prior_strength
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_stage(annotations)
-        votes = vote_start(annotations)
+        votes = vote_start(annotations, method=type(self).__name__)
         pairs = usable_pairs(annotations, least_shared=self.least_shared, method="MultiSPA")
         start, found = self._projected(pairs.co_labels, votes, annotations)
         model, objective = self._refined(pairs.co_labels, start)
@@ -258,17 +260,10 @@ class MultiSPAKL(MultiSPA):
     """
 
     name: ClassVar[str] = "multispa-kl"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"iterations": Whole(1), "tolerance": Real(0)}
 
-    def __init__(
-        self,
-        iterations: int = 1000,
-        tolerance: float = 1e-7,
-        least_shared: int = 10,
-        least_mass: float | None = None,
-        em_rounds: int = 10,
-        prior_strength: float = 1.0,
-    ) -> None:
-        super().__init__(least_shared, least_mass, em_rounds, prior_strength)
+    def __init__(self, iterations: int = 1000, tolerance: float = 1e-7, **options: Any) -> None:
+        super().__init__(**options)
         self.iterations = iterations
         self.tolerance = tolerance
 

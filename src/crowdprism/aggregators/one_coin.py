@@ -1,35 +1,49 @@
-"""One-coin Dawid-Skene: every annotator is right with one probability, whatever the class."""
+"""One-coin Dawid-Skene and ZenCrowd: every annotator is right with one probability, whatever the class."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import IncrementalAggregator
-from crowdprism.aggregators.cells import MAX_TABLE_BYTES, FloatArray, require_room
-from crowdprism.aggregators.confusion_em import MAX_ITER, TOLERANCE
-from crowdprism.aggregators.convergence import require_iterations, unsettled
-from crowdprism.aggregators.dawid_skene import ClassPrior, carried_over, fixed_class_prior
-from crowdprism.aggregators.expectation_records import VoteExpectation
-from crowdprism.aggregators.vote_expectation import VoteExpectationStep
+from crowdprism.aggregators.base import IncrementalAggregator, require_room
+from crowdprism.aggregators.dawid_skene import ClassPrior
+from crowdprism.aggregators.em import (
+    MAX_ITER,
+    TOLERANCE,
+    Expectation,
+    FloatArray,
+    carried_over,
+    climb,
+    fixed_class_prior,
+)
+from crowdprism.aggregators.expectation import VotePass
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.progress import progress
+from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import confusions_fit
 
 PRIOR_STRENGTH = 4.0
+INITIAL_RELIABILITY = 0.8  # of ZenCrowd
 EDGE = 1e-10  # accuracies stay this far from 0 and 1, so that one annotator never rules out a class
 
 
 @dataclass(frozen=True, eq=False)
 class CoinModel:
-    """Accuracy of each annotator (n_annotators,) and the class prior (n_classes,)."""
+    """Accuracy of each annotator (n_annotators,), class prior (n_classes,), and what the objective adds."""
 
     accuracy: FloatArray
     class_prior: FloatArray
+    penalty: float
+
+    @property
+    def log_odds(self) -> FloatArray:
+        """Log of P(right label) / P(one given wrong label), by which a label raises its class: (n_annotators,)."""
+        return np.asarray(np.log(self.accuracy) - np.log1p(-self.accuracy) + np.log(len(self.class_prior) - 1))
 
 
 @dataclass(frozen=True)
@@ -39,37 +53,21 @@ class CoinPrior:
     right: float
     wrong: float
 
-    def log_density(self, accuracy: FloatArray) -> float:
-        """Sum over annotators of right log(accuracy) + wrong log(1 - accuracy)."""
-        return float(self.right * np.log(accuracy).sum() + self.wrong * np.log1p(-accuracy).sum())
+    def model(self, accuracy: FloatArray, class_prior: FloatArray, total: FloatArray) -> CoinModel:
+        """The model with its penalty: the part of the log likelihood that all classes share, and the prior's density.
 
+        `total` (n_annotators,) is the weight of each annotator's annotations.
+        """
+        accuracy = np.clip(accuracy, EDGE, 1 - EDGE)
+        wrong = np.log1p(-accuracy) - np.log(len(class_prior) - 1)
+        density = self.right * np.log(accuracy).sum() + self.wrong * np.log1p(-accuracy).sum()
+        return CoinModel(accuracy, class_prior, float((total * wrong).sum() + density))
 
-def log_odds(accuracy: FloatArray, n_classes: int) -> FloatArray:
-    """Log of P(right label) / P(one given wrong label), by which a label raises its class: (n_annotators,)."""
-    return np.asarray(np.log(accuracy) - np.log1p(-accuracy) + np.log(n_classes - 1))
-
-
-def maximize(
-    expectation: VoteExpectation, total: FloatArray, *, prior: CoinPrior, class_prior: FloatArray | None
-) -> CoinModel:
-    """M step: the share of right annotations, pseudo-annotations included; without any, an even chance."""
-    weight = total + prior.right + prior.wrong
-    accuracy = np.where(weight > 0, (expectation.hits + prior.right) / np.where(weight > 0, weight, 1.0), 0.5)
-    if class_prior is None:
-        sum_of_classes = expectation.class_totals.sum()
-        n_classes = len(expectation.class_totals)
-        class_prior = (
-            expectation.class_totals / sum_of_classes if sum_of_classes > 0 else np.full(n_classes, 1 / n_classes)
-        )
-    return CoinModel(np.clip(accuracy, EDGE, 1 - EDGE), class_prior)
-
-
-def objective_of(
-    expectation: VoteExpectation, model: CoinModel, total: FloatArray, prior: CoinPrior, n_classes: int
-) -> float:
-    """Log likelihood of all annotations plus the log density of the pseudo-annotations."""
-    wrong = np.log1p(-model.accuracy) - np.log(n_classes - 1)
-    return expectation.log_likelihood + float(total @ wrong) + prior.log_density(model.accuracy)
+    def maximize(self, expectation: Expectation, total: FloatArray, class_prior: FloatArray | None) -> CoinModel:
+        """M step: the share of right annotations, pseudo-annotations included; without any, an even chance."""
+        weight = total + self.right + self.wrong
+        accuracy = np.where(weight > 0, (expectation.counts + self.right) / np.where(weight > 0, weight, 1.0), 0.5)
+        return self.model(accuracy, expectation.class_shares() if class_prior is None else class_prior, total)
 
 
 def confusions_of(accuracy: FloatArray, n_classes: int) -> FloatArray:
@@ -80,7 +78,65 @@ def confusions_of(accuracy: FloatArray, n_classes: int) -> FloatArray:
     return confusions
 
 
-class OneCoin(IncrementalAggregator):
+class CoinAggregator(IncrementalAggregator):
+    """One accuracy per annotator by EM: what one-coin and ZenCrowd share."""
+
+    max_iter: int
+    tolerance: float
+    prior_strength: float
+    class_prior: Any
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"max_iter": Whole(1), "tolerance": Real(0), "prior_strength": Real(0)}
+
+    def _initial(self) -> Any:
+        """Where EM starts: an accuracy, one for each annotator, or None for majority vote."""
+        raise NotImplementedError
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        return self._fit_from(annotations, None)
+
+    def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
+        return self._fit_from(annotations, previous)
+
+    def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
+        name, n_classes = type(self).__name__, annotations.n_classes
+        require_room(annotations, n_rows=annotations.n_annotators, columns=n_classes, method=name)
+        fixed = fixed_class_prior(self.class_prior, n_classes)
+        evidence = VotePass(annotations, annotations.annotator, n_sources=annotations.n_annotators)
+        votes = evidence.count_votes()
+        common = float(votes.counts.sum() / max(evidence.total_weight, EDGE))
+        prior = CoinPrior(self.prior_strength * common, self.prior_strength * (1 - common))
+        if previous is not None:
+            votes = evidence.count(carried_over(previous, annotations))
+        start = prior.maximize(votes, evidence.total, fixed)
+        if previous is None and self._initial() is not None:
+            start = prior.model(self._initial_accuracies(annotations.n_annotators), start.class_prior, evidence.total)
+        run = climb(
+            evidence,
+            start,
+            lambda _, expectation: prior.maximize(expectation, evidence.total, fixed),
+            title=name,
+            max_iter=self.max_iter,
+            tolerance=self.tolerance,
+        )
+        fits = confusions_fit(annotations.n_annotators, n_classes)
+        return self._build_result(
+            annotations,
+            evidence.expect(run.model).kept,
+            confusions=confusions_of(run.model.accuracy, n_classes) if fits else None,
+            skills=run.model.accuracy,
+            class_prior=run.model.class_prior,
+            history={"objective": run.objective},
+            warnings=run.notes(name),
+        )
+
+    def _initial_accuracies(self, n_annotators: int) -> FloatArray:
+        given = np.broadcast_to(np.asarray(self._initial(), dtype=np.float64), (n_annotators,))
+        if not ((given >= 0) & (given <= 1)).all():
+            raise InvalidParameterError("initial_accuracy must lie between 0 and 1.")
+        return given
+
+
+class OneCoin(CoinAggregator):
     """Estimate one accuracy per annotator and the true classes together; wrong labels are equally likely.
 
     The right choice where annotators gave few labels or there are many classes: one number per annotator
@@ -124,93 +180,43 @@ class OneCoin(IncrementalAggregator):
         self.class_prior = class_prior
         self.initial_accuracy = initial_accuracy
 
-    def _aggregate(self, annotations: Annotations) -> FitResult:
-        return self._fit_from(annotations, None)
+    def _initial(self) -> Any:
+        return self.initial_accuracy
 
-    def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
-        return self._fit_from(annotations, previous)
 
-    def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
-        require_iterations(self.max_iter, self.tolerance)
-        if not (np.isfinite(self.prior_strength) and self.prior_strength >= 0):
-            raise InvalidParameterError(
-                f"prior_strength must be a finite number of at least 0, not {self.prior_strength}."
-            )
-        require_room(annotations.n_annotators, annotations.n_classes, annotations, type(self).__name__)
-        fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
-        step = VoteExpectationStep(annotations, annotations.annotator, n_sources=annotations.n_annotators)
-        votes = step.count_votes()
-        common = float(votes.hits.sum() / max(step.total_weight, EDGE))
-        prior = CoinPrior(self.prior_strength * common, self.prior_strength * (1 - common))
-        start = self._start(annotations, step, votes, prior, fixed, previous)
-        model, objective, converged = self._run(step, start, prior, fixed)
-        final = step(log_odds(model.accuracy, annotations.n_classes), model.class_prior)
-        notes = () if converged else self._unsettled(objective, step.total_weight)
-        return self._result_of(annotations, model, final, objective, notes)
+class ZenCrowd(CoinAggregator):
+    """Estimate one reliability per annotator by EM, all classes equally likely (Demartini et al. 2012).
 
-    def _start(
+    One-coin with a uniform class prior, no shrinkage, and the same reliability of 0.8 for all at the start.
+
+    Parameters
+    ----------
+    max_iter, tolerance
+        EM ends after `max_iter` iterations, or when the log likelihood gains less than `tolerance` per annotation.
+    initial_reliability
+        Where EM starts.
+
+    Examples
+    --------
+    >>> ZenCrowd().fit(Annotations.from_dense([[0, 0, 1], [1, 1, 0]])).result_.labels().tolist()
+    [0, 1]
+    """
+
+    name: ClassVar[str] = "zencrowd"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"initial_reliability": Real(0, 1)}
+    # Fixed by the method, so not parameters of the constructor.
+    prior_strength = 0.0
+    class_prior = "uniform"
+
+    def __init__(
         self,
-        annotations: Annotations,
-        step: VoteExpectationStep,
-        votes: VoteExpectation,
-        prior: CoinPrior,
-        fixed: FloatArray | None,
-        previous: FitResult | None,
-    ) -> CoinModel:
-        if previous is not None:
-            carried = carried_over(previous, annotations)
-            return maximize(step.count(carried), step.total, prior=prior, class_prior=fixed)
-        start = maximize(votes, step.total, prior=prior, class_prior=fixed)
-        if self.initial_accuracy is None:
-            return start
-        given = np.broadcast_to(np.asarray(self.initial_accuracy, dtype=np.float64), (annotations.n_annotators,))
-        if not ((given >= 0) & (given <= 1)).all():
-            raise InvalidParameterError("initial_accuracy must lie between 0 and 1.")
-        return CoinModel(np.clip(given, EDGE, 1 - EDGE), start.class_prior)
+        max_iter: int = MAX_ITER,
+        tolerance: float = TOLERANCE,
+        initial_reliability: float = INITIAL_RELIABILITY,
+    ) -> None:
+        self.max_iter = max_iter
+        self.tolerance = tolerance
+        self.initial_reliability = initial_reliability
 
-    def _run(
-        self, step: VoteExpectationStep, model: CoinModel, prior: CoinPrior, fixed: FloatArray | None
-    ) -> tuple[CoinModel, list[float], bool]:
-        """EM; returns the model, the objective after each iteration, and whether it settled."""
-        n_classes = len(model.class_prior)
-        enough = self.tolerance * max(step.total_weight, 1.0)
-        objective: list[float] = []
-        with progress(type(self).__name__, total=self.max_iter) as bar:
-            for _ in range(self.max_iter):
-                expectation = step(log_odds(model.accuracy, n_classes), model.class_prior, keep=False)
-                objective.append(objective_of(expectation, model, step.total, prior, n_classes))
-                bar.advance(note=f"objective {objective[-1]:.6g}")
-                if len(objective) > 1 and objective[-1] - objective[-2] < enough:
-                    return model, objective, True
-                model = maximize(expectation, step.total, prior=prior, class_prior=fixed)
-        return model, objective, False
-
-    def _unsettled(self, objective: list[float], total_weight: float) -> tuple[str, ...]:
-        return unsettled(
-            objective,
-            max_iter=self.max_iter,
-            tolerance=self.tolerance,
-            total_weight=total_weight,
-            method=type(self).__name__,
-        )
-
-    def _result_of(
-        self,
-        annotations: Annotations,
-        model: CoinModel,
-        final: VoteExpectation,
-        objective: list[float],
-        notes: tuple[str, ...],
-    ) -> FitResult:
-        n_classes = annotations.n_classes
-        fits = 8 * annotations.n_annotators * n_classes**2 <= MAX_TABLE_BYTES
-        assert final.class_probabilities is not None
-        return self._build_result(
-            annotations,
-            final.class_probabilities,
-            confusions=confusions_of(model.accuracy, n_classes) if fits else None,
-            skills=model.accuracy,
-            class_prior=model.class_prior,
-            history={"objective": objective},
-            warnings=notes,
-        )
+    def _initial(self) -> Any:
+        return self.initial_reliability

@@ -6,20 +6,18 @@ given it; second and third moments of the views determine the groups' confusions
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.spectral_start import (
-    MomentAggregator,
-    probability_rows,
-    vote_start,
-)
+from crowdprism.aggregators.moments import MomentAggregator, probability_rows, require_block_room, vote_start
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import response_matrix
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.parameters import Allowed, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import class_alignment
@@ -247,6 +245,7 @@ class SpectralEM(MomentAggregator):
     """
 
     name: ClassVar[str] = "spectral-em"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"restarts": Whole(1), "power_steps": Whole(1)}
 
     def __init__(
         self,
@@ -263,17 +262,13 @@ class SpectralEM(MomentAggregator):
         self.random_state = random_state
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_stage(annotations)
-        if self.restarts < 1 or self.power_steps < 1:
-            raise InvalidParameterError(
-                f"restarts and power_steps must be at least 1, not {self.restarts} and {self.power_steps}."
-            )
+        require_block_room(annotations.n_annotators, annotations.n_classes, "SpectralEM", of="annotators")
         group = three_groups(annotations)
         require_few_classes(annotations.n_classes)
         responses = group_responses(annotations, group)
         covered = responses.any(axis=2).all(axis=0)
         require_triples(annotations, int(covered.sum()))
-        votes = vote_start(annotations)
+        votes = vote_start(annotations, method="SpectralEM")
         moments = moments_of(responses[:, covered])
         group_confusions, prior = self._group_confusions(moments, votes.pooled)
         rows = individual_confusions(annotations, group, responses, group_confusions, prior)

@@ -6,13 +6,14 @@ one symmetric matrix H H', of which the diagonal and the pairs without shared it
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.spectral_start import (
+from crowdprism.aggregators.moments import (
     MomentAggregator,
     by_annotator,
     probability_rows,
@@ -22,6 +23,7 @@ from crowdprism.aggregators.spectral_start import (
 )
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, sums_by
+from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import class_alignment
@@ -180,6 +182,13 @@ class SymNMF(MomentAggregator):
     """
 
     name: ClassVar[str] = "symnmf"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {
+        "least_shared": Real(0),
+        "iterations": Whole(1),
+        "tolerance": Real(0),
+        "shrinkage": Real(0),
+        "rotations": Whole(0),
+    }
 
     def __init__(
         self,
@@ -202,8 +211,7 @@ class SymNMF(MomentAggregator):
         self.random_state = random_state
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        self._check_stage(annotations)
-        votes = vote_start(annotations)
+        votes = vote_start(annotations, method=type(self).__name__)
         usable = usable_pairs(annotations, least_shared=self.least_shared, method="SymNMF")
         begin = half_joint(votes.confusions, votes.prior)
         root, misfits = coupled_root(

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.confusion_em import em
-from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
+from crowdprism.aggregators.dawid_skene import ConfusionModel, ConfusionPrior, maximize, model_of_confusions
+from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, climb
+from crowdprism.aggregators.expectation import ConfusionPass, cells_of
+from crowdprism.aggregators.majority_vote import mean_over_labelled, vote_shares, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabelEntries, CoLabels, co_label_entries
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.results import FitResult
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.results import FitResult, confusion
 from crowdprism.results.confusion import class_alignment, confusion_counts, normalize_rows, pooled_confusion
 
 SMALLEST_PROBABILITY = 1e-6  # moments of finite samples give zeros and negatives where probabilities are small
 LEAST_USABLE_SHARE = 0.5  # of annotations by annotators who can be used; below it the rest decides
-MAX_BLOCK_BYTES = 2**31
 
 
 @dataclass(frozen=True)
@@ -41,14 +44,14 @@ class VoteStart:
     prior: NDArray[np.float64]
 
 
-def vote_start(annotations: Annotations) -> VoteStart:
-    """Measure annotators against vote shares."""
+def vote_start(annotations: Annotations, *, method: str) -> VoteStart:
+    """Measure annotators against vote shares; refuses crowds whose confusions would not fit in memory."""
+    require_block_room(annotations.n_annotators, annotations.n_classes, method, of="annotators")
     totals = vote_totals(annotations)
     shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
     counts = confusion_counts(annotations, shares)
     pooled = np.asarray(pooled_confusion(counts), dtype=np.float64)
-    labelled = totals.sum(axis=1) > 0
-    prior = shares[labelled].mean(axis=0) if labelled.any() else shares.mean(axis=0)
+    prior = mean_over_labelled(shares, totals.sum(axis=1) > 0)
     return VoteStart(np.asarray(normalize_rows(counts + pooled), dtype=np.float64), pooled, prior)
 
 
@@ -107,10 +110,10 @@ def require_co_labels(
 def require_block_room(count: int, n_classes: int, method: str, *, of: str = "pairs of annotators") -> None:
     """Refuse where one matrix for each of so many pairs (or annotators) would not fit in memory."""
     size = 8 * count * n_classes**2
-    if size > MAX_BLOCK_BYTES:
+    if size > confusion.MAX_TABLE_BYTES:
         raise UnsuitableDataError(
             f"{method} keeps a {n_classes} x {n_classes} matrix for each of {count} {of}, "
-            f"{size / 2**30:.1f} GiB; the limit is {MAX_BLOCK_BYTES / 2**30:.0f} GiB. Use dawid-skene."
+            f"{size / 2**30:.1f} GiB; the limit is {confusion.MAX_TABLE_BYTES / 2**30:.0f} GiB. Use dawid-skene."
         )
 
 
@@ -129,13 +132,7 @@ class MomentAggregator(Aggregator):
 
     em_rounds: int
     prior_strength: float
-
-    def _check_stage(self, annotations: Annotations) -> None:
-        if self.em_rounds < 0:
-            raise InvalidParameterError(f"em_rounds must be at least 0, not {self.em_rounds}.")
-        if not (np.isfinite(self.prior_strength) and self.prior_strength >= 0):
-            raise InvalidParameterError(f"prior_strength must be finite and at least 0, not {self.prior_strength}.")
-        require_block_room(annotations.n_annotators, annotations.n_classes, type(self).__name__, of="annotators")
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"em_rounds": Whole(0), "prior_strength": Real(0)}
 
     def _finish(
         self,
@@ -148,16 +145,9 @@ class MomentAggregator(Aggregator):
         notes: tuple[str, ...] = (),
     ) -> FitResult:
         """Class probabilities by the estimate (`em_rounds=0`), or by EM that starts from it."""
-        fit = em(
-            annotations,
-            confusions=confusions,
-            class_prior=class_prior,
-            pseudo_counts=self.prior_strength * pooled,
-            max_iter=self.em_rounds,
-        )
-        parts = {} if history is None else dict(history)
-        if fit.objective:
-            parts["objective"] = fit.objective
+        pseudo_counts = self.prior_strength * pooled
+        fit = refine_by_em(annotations, confusions, class_prior, pseudo_counts=pseudo_counts, max_iter=self.em_rounds)
+        parts = {**(history or {}), **({"objective": fit.objective} if fit.objective else {})}
         return self._build_result(
             annotations,
             fit.class_probabilities,
@@ -166,6 +156,56 @@ class MomentAggregator(Aggregator):
             history=parts,
             warnings=notes,
         )
+
+
+@dataclass(frozen=True, eq=False)
+class EMFit:
+    """What `refine_by_em` returns; shapes as in `FitResult`, and the objective after each iteration."""
+
+    class_probabilities: NDArray[np.float64]
+    confusions: NDArray[np.float64]
+    class_prior: NDArray[np.float64]
+    objective: list[float]
+
+
+def refine_by_em(
+    annotations: Annotations,
+    confusions: NDArray[Any],  # (n_annotators, true class, given label)
+    class_prior: NDArray[Any],
+    *,
+    pseudo_counts: NDArray[Any],  # (true class, given label), the same for every annotator
+    max_iter: int = MAX_ITER,
+    tolerance: float = TOLERANCE,
+) -> EMFit:
+    """Run Dawid-Skene EM from given confusion matrices and class prior, beginning with an E step.
+
+    With `max_iter=0` the class probabilities are those of the given parameters.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0]])
+    >>> start = np.repeat([[[0.8, 0.2], [0.2, 0.8]]], 3, axis=0)
+    >>> fit = refine_by_em(a, start, np.array([0.5, 0.5]), pseudo_counts=np.zeros((2, 2)))
+    >>> fit.class_probabilities.argmax(axis=1).tolist()
+    [0, 1, 0]
+    """
+    cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
+    evidence = ConfusionPass(cells)
+    given = model_of_confusions(confusions, class_prior, cells)
+    if max_iter == 0:
+        return EMFit(evidence.expect(given).kept, np.asarray(confusions, dtype=np.float64), given.class_prior, [])
+    common = ConfusionPrior(np.asarray(pseudo_counts))
+    prior = common.on_cells(cells)
+
+    def improve(_: Any, expectation: Expectation) -> ConfusionModel:
+        return maximize(expectation, cells, prior=prior)
+
+    # The first model is the outcome of an M step, so that every objective is comparable.
+    start = improve(None, evidence.expect(given, keep=False))
+    run = climb(evidence, start, improve, title="EM", max_iter=max_iter, tolerance=tolerance)
+    last = evidence.expect(run.model)
+    estimate = normalize_rows(cells.dense(last.counts) + common.dense(cells.n_annotators))
+    return EMFit(last.kept, np.asarray(estimate, dtype=np.float64), run.model.class_prior, run.objective)
 
 
 def unusable_note(unusable: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -1,0 +1,263 @@
+"""The one EM climb: alternate expectation and maximisation until the objective has settled.
+
+A climb asks its data for one thing: given a model, the log likelihood and the expected counts (`Evidence.expect`).
+Where the annotations are kept (`expectation` has those in memory) is of no concern here.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import positions
+from crowdprism.errors import ConvergenceWarning, InvalidParameterError
+from crowdprism.progress import progress
+from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_rows
+
+FloatArray = NDArray[np.float64]
+
+MAX_ITER = 100
+TOLERANCE = 1e-5  # gain of the objective per annotation below which EM has settled
+NEGLIGIBLE = 10.0  # a last gain below this many tolerances changes no label worth speaking of
+MAX_GROUPS = 16
+LEAST_IN_GROUP = 2**14  # annotations; less is not worth a thread
+MAX_COUNT_BYTES = 512 * 1024**2  # of all groups' counts together; beyond it one group is counted at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Expectation:
+    """What an expectation step gives.
+
+    Attributes
+    ----------
+    log_likelihood
+        Sum over items of the log of the summed (hard step: largest) joint probability.
+    counts
+        What the M step needs, in the shape of the model's table: the expected weight of a cell's annotations on items
+        of each class (n_cells, columns), of a source's right annotations (n_sources,).
+    class_totals
+        (columns,) expected number of annotated items of each class.
+    class_probabilities
+        (n_items, columns), or None where not asked for.
+    """
+
+    log_likelihood: float
+    counts: FloatArray
+    class_totals: FloatArray
+    class_probabilities: FloatArray | None = None
+
+    @property
+    def kept(self) -> FloatArray:
+        """The class probabilities of a step that was asked to keep them."""
+        assert self.class_probabilities is not None
+        return self.class_probabilities
+
+    def class_shares(self) -> FloatArray:
+        """Share of each class among annotated items; uniform where no annotation counts."""
+        return np.asarray(normalize_rows(self.class_totals), dtype=np.float64)
+
+
+class Model(Protocol):
+    """Parameters of a method; `penalty` is what they add to the log likelihood in the objective."""
+
+    @property
+    def penalty(self) -> float: ...
+
+
+M = TypeVar("M", bound=Model)
+
+
+class Evidence(Protocol):
+    """The annotations as a climb sees them."""
+
+    @property
+    def total_weight(self) -> float: ...
+
+    def expect(self, model: Any, *, keep: bool) -> Expectation: ...
+
+
+@dataclass(frozen=True, eq=False)
+class Climb(Generic[M]):
+    """Where a climb ended: the model, the objective after each iteration, whether it had settled, the last gain."""
+
+    model: M
+    objective: list[float]
+    converged: bool
+    max_iter: int
+    tolerance: float
+    total_weight: float
+
+    def notes(self, method: str) -> tuple[str, ...]:
+        """Warn, and return the message, if the objective was still rising clearly at the limit.
+
+        With `tolerance=0` the user asked for exactly `max_iter` iterations, so nothing is said.
+        """
+        if self.converged or self.tolerance == 0 or len(self.objective) < 2:
+            return ()
+        gain = (self.objective[-1] - self.objective[-2]) / max(self.total_weight, 1.0)
+        if gain <= NEGLIGIBLE * self.tolerance:
+            return ()
+        message = (
+            f"{method} stopped at max_iter={self.max_iter} while its objective still rose by {gain:.1e} per annotation "
+            f"(tolerance {self.tolerance:.1e}). Raise max_iter."
+        )
+        warnings.warn(message, ConvergenceWarning, stacklevel=4)
+        return (message,)
+
+
+def climb(
+    evidence: Evidence,
+    start: M,
+    maximize: Callable[[M, Expectation], M],
+    *,
+    title: str,
+    max_iter: int = MAX_ITER,
+    tolerance: float = TOLERANCE,
+    on_step: Callable[[float], None] | None = None,
+    until: Callable[[M, M], bool] | None = None,
+    last_step: bool = True,
+) -> Climb[M]:
+    """Alternate E and M steps until the objective gains less than `tolerance` per annotation; it never decreases.
+
+    Parameters
+    ----------
+    maximize
+        M step: the current model and its expectation to the next model.
+    title
+        What the progress bar says.
+    on_step
+        Called with the objective after each iteration.
+    until
+        Called with the old and the new model; True ends the climb as settled.
+    last_step
+        Whether a climb that ends at `max_iter` makes one more M step after its last objective.
+    """
+    model, objective = start, []
+    weight = max(evidence.total_weight, 1.0)
+    with progress(title, total=max_iter) as bar:
+        for iteration in range(1, max_iter + 1):
+            expectation = evidence.expect(model, keep=False)
+            objective.append(expectation.log_likelihood + model.penalty)
+            bar.advance(note=f"objective {objective[-1]:.6g}")
+            if on_step is not None:
+                on_step(objective[-1])
+            if len(objective) > 1 and objective[-1] - objective[-2] < tolerance * weight:
+                return Climb(model, objective, True, max_iter, tolerance, weight)
+            if iteration < max_iter or last_step:
+                following = maximize(model, expectation)
+                if until is not None and until(model, following):
+                    return Climb(following, objective, True, max_iter, tolerance, weight)
+                model = following
+    return Climb(model, objective, False, max_iter, tolerance, weight)
+
+
+def climb_from_each(
+    evidence: Evidence,
+    starts: Iterable[M],
+    maximize: Callable[[M, Expectation], M],
+    *,
+    title: str,
+    n_starts: int,
+    **options: Any,
+) -> tuple[Climb[M], list[float]]:
+    """Climb from several starts; returns the highest climb, of equals the first, and the objective of each."""
+    best: Climb[M] | None = None
+    reached = []
+    with progress(title, total=n_starts) as bar:
+        for start in starts:
+            run = climb(evidence, start, maximize, title=title, **options)
+            reached.append(run.objective[-1])
+            bar.advance(note=f"objective {reached[-1]:.6g}")
+            if best is None or run.objective[-1] > best.objective[-1]:
+                best = run
+    assert best is not None
+    return best, reached
+
+
+# -- class priors and earlier fits --------------------------------------------------------------------------
+
+
+def fixed_class_prior(wanted: Any, n_classes: int) -> FloatArray | None:
+    """The class prior that EM must keep, or None where it is estimated."""
+    if isinstance(wanted, str):
+        if wanted == "estimate":
+            return None
+        if wanted == "uniform":
+            return np.full(n_classes, 1.0 / n_classes)
+        raise InvalidParameterError(
+            f'class_prior must be "estimate", "uniform" or shares, not {wanted!r}.', parameter="class_prior"
+        )
+    shares = np.asarray(wanted, dtype=np.float64)
+    if shares.shape != (n_classes,) or not np.isfinite(shares).all() or (shares < 0).any() or shares.sum() <= 0:
+        raise InvalidParameterError(
+            f"class_prior must be {n_classes} shares of at least 0, one per class, not {wanted!r}.",
+            parameter="class_prior",
+        )
+    return np.asarray(shares / shares.sum())
+
+
+def carried_over(previous: FitResult, annotations: Annotations) -> FloatArray:
+    """Class probabilities to resume from: those of the earlier fit, and vote shares for items it did not know."""
+    known_item = positions(annotations.items, previous.items.tolist())
+    known_class = positions(annotations.classes, previous.classes.tolist())
+    probabilities = vote_shares(vote_totals(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes))
+    probabilities[known_item] = 0.0
+    probabilities[known_item[:, None], known_class] = previous.class_probabilities
+    return probabilities
+
+
+# -- sums over groups of items ------------------------------------------------------------------------------
+
+
+def n_threads() -> int:
+    """Cores this process may use, or what CROWDPRISM_THREADS says."""
+    wanted = os.environ.get("CROWDPRISM_THREADS")
+    if wanted:
+        return max(1, int(wanted))
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def group_bounds(item_start: NDArray[Any], n_rows: int) -> list[tuple[int, int]]:
+    """First and last item of each group, by the data alone; a group has more annotations than its counts have rows."""
+    n_annotations = int(item_start[-1])
+    n_groups = max(1, min(MAX_GROUPS, n_annotations // max(n_rows, LEAST_IN_GROUP)))
+    cuts = np.searchsorted(item_start, np.linspace(0, n_annotations, n_groups + 1))
+    cuts[0], cuts[-1] = 0, len(item_start) - 1
+    return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
+
+
+def sum_groups(
+    work: Callable[[int, int], Expectation], groups: list[tuple[int, int]], *, table_bytes: int
+) -> Expectation:
+    """Sum what `work(first item, last item)` gives for each group, by threads that end with the call.
+
+    Sums are taken in the order of groups, so that the number of threads changes no bit.
+    """
+    workers = min(n_threads(), len(groups))
+    if workers == 1 or table_bytes * len(groups) > MAX_COUNT_BYTES:
+        return _in_order(work(first, last) for first, last in groups)
+    with ThreadPoolExecutor(workers, thread_name_prefix="crowdprism") as pool:
+        return _in_order(pool.map(lambda group: work(*group), groups))
+
+
+def _in_order(parts: Iterable[Expectation]) -> Expectation:
+    whole: Expectation | None = None
+    for part in parts:
+        if whole is None:
+            whole = part
+            continue
+        counts = np.add(whole.counts, part.counts, out=whole.counts)
+        log_likelihood = whole.log_likelihood + part.log_likelihood
+        whole = Expectation(log_likelihood, counts, whole.class_totals + part.class_totals)
+    assert whole is not None
+    return whole
