@@ -109,13 +109,11 @@ def print_summary(result: FitResult, annotations: Annotations) -> None:
 
     found = np.bincount(result.class_probabilities.argmax(axis=1), minlength=result.n_classes)
     given = np.bincount(annotations.label, minlength=result.n_classes)
+    shares = found / max(result.n_items, 1), given / max(annotations.n_annotations, 1)
     print_table(
         f"Labels by {result.method}",
         ("class", "items", "share of items", "share of given labels"),
-        [
-            (name, int(n_items), n_items / max(result.n_items, 1), n_labels / max(annotations.n_annotations, 1))
-            for name, n_items, n_labels in zip(result.classes.tolist(), found, given, strict=True)
-        ],
+        zip(result.classes.tolist(), found.tolist(), *(share.tolist() for share in shares), strict=True),
     )
     accuracy = gold_accuracy(result, annotations)
     if accuracy is not None:

@@ -14,16 +14,8 @@ import typer.main
 from typer.core import TyperCommand, TyperGroup
 
 from crowdprism import __version__
+from crowdprism.cli import screen
 from crowdprism.cli.options import READING_NAMES, expand_groups
-from crowdprism.cli.screen import (
-    BAD_INPUT,
-    NOTHING_KEPT,
-    exit_interrupted,
-    print_error,
-    print_warning,
-    set_quiet,
-    set_verbose,
-)
 from crowdprism.errors import CrowdprismError
 from crowdprism.progress import set_progress
 
@@ -57,7 +49,7 @@ class Command(TyperCommand):
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # commands that keep something catch Ctrl-C themselves
-            exit_interrupted(NOTHING_KEPT)
+            screen.exit_interrupted(screen.NOTHING_KEPT)
         except CrowdprismError as error:
             error.name_parameter = OptionNames(self.params)
             raise
@@ -142,29 +134,29 @@ def common(
     ] = False,
 ) -> None:
     """Options shared by all commands."""
-    set_quiet(quiet)
+    screen.set_quiet(quiet)
     if quiet:
         set_progress(False)
-    set_verbose(verbose)
+    screen.set_verbose(verbose)
 
 
 def run(words: list[str]) -> int:
     """Run the command line and return the exit code; errors of the user are printed, not raised."""
-    warnings.showwarning = print_warning
+    warnings.showwarning = screen.print_warning
     try:
         return int(app(args=common_first(words), prog_name="crowdprism", standalone_mode=False) or 0)
     except CrowdprismError as error:
-        print_error(error_message(error))
+        screen.print_error(error_message(error))
     except BrokenPipeError:  # the reader of a pipe, such as head, stopped reading
         sys.stderr.close()
         return 0
     except OSError as error:
-        print_error(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
+        screen.print_error(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))
     except Exception as error:
         if not hasattr(error, "format_message"):  # wrong usage; the class differs between versions of typer
             raise
-        print_error(usage_message(error))
-    return BAD_INPUT
+        screen.print_error(usage_message(error))
+    return screen.BAD_INPUT
 
 
 def common_first(words: list[str]) -> list[str]:

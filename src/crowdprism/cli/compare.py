@@ -70,7 +70,8 @@ def compare(
     settings: dict[str, Any] = {"device": device.device} | ({} if epochs is None else {"epochs": epochs})
     outcome = cp.compare(annotations, values, methods=names, seeds=seeds, held_out=held_out, settings=settings)
     if json:
-        print_json(to_record(outcome))
+        record = {name: getattr(outcome, name) for name in ("recommended", "reason", "interrupted")}
+        print_json(record | {"methods": [asdict(row) for row in outcome.rows]})
     else:
         print_comparison(outcome)
     for row in outcome.rows:
@@ -92,16 +93,6 @@ def list_methods(*, with_classifiers: bool) -> list[str]:
 
         names += sorted(CLASSIFIERS)
     return names
-
-
-def to_record(outcome: Comparison) -> dict[str, Any]:
-    """What `--json` prints."""
-    return {
-        "recommended": outcome.recommended,
-        "reason": outcome.reason,
-        "interrupted": outcome.interrupted,
-        "methods": [asdict(row) for row in outcome.rows],
-    }
 
 
 def print_comparison(outcome: Comparison) -> None:

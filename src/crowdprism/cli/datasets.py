@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 
 from crowdprism.cli.options import AsJson
-from crowdprism.cli.screen import console, exit_interrupted, print_json, print_table, remark
+from crowdprism.cli.screen import console, exit_interrupted, print_json, print_records, remark
+from crowdprism.errors import MissingDatasetError
 
 if TYPE_CHECKING:
     from crowdprism.datasets import DatasetEntry
@@ -53,14 +54,18 @@ def list_datasets(context: typer.Context, json: AsJson = False) -> None:
     if json:
         print_json([summary_of(entry) for entry in entries])
         return
-    print_table(
-        "",
-        ("name", "items", "annotators", "here", "what"),
-        [
-            (entry.name, entry.n_items, entry.n_annotators or None, is_here(entry), first_clause(entry.what))
-            for entry in entries
-        ],
-    )
+    short = {"built in": "built in", CAN_BE_FETCHED: "fetch", NOT_HERE: "no", INCOMPLETE: "in part"}
+    rows = [
+        {
+            "name": entry.name,
+            "items": entry.n_items,
+            "annotators": entry.n_annotators or None,
+            "here": short.get(place_of(entry), "yes"),
+            "what": re.split("[,;(:]", entry.what)[0].strip(),
+        }
+        for entry in entries
+    ]
+    print_records("", rows)
     remark("`crowdprism datasets NAME` describes one; `crowdprism datasets fetch NAME` downloads one.")
 
 
@@ -134,22 +139,9 @@ def contents_of(entry: DatasetEntry) -> str:
     return ", ".join(kind for kind, there in has.items() if there) or "labels only"
 
 
-def first_clause(what: str) -> str:
-    """The first clause of a description."""
-    return re.split("[,;(:]", what)[0].strip()
-
-
-def is_here(entry: DatasetEntry) -> str:
-    """Whether a data set can be used now, in a word or two."""
-    place = place_of(entry)
-    short = {"built in": "built in", CAN_BE_FETCHED: "fetch", NOT_HERE: "no", INCOMPLETE: "in part"}
-    return short.get(place, "yes")
-
-
 def place_of(entry: DatasetEntry) -> str:
     """Where the data set is on this computer, or how to get it."""
     from crowdprism.datasets.dataset import files_in_cache, files_in_data_folder
-    from crowdprism.errors import MissingDatasetError
 
     if entry.kind == "embedded":
         return "built in"

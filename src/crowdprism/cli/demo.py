@@ -11,7 +11,7 @@ import typer
 import crowdprism as cp
 from crowdprism.cli.aggregate import gold_accuracy
 from crowdprism.cli.options import AsJson
-from crowdprism.cli.screen import print_json, print_table, remark
+from crowdprism.cli.screen import print_json, print_records, remark
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,7 +26,7 @@ N_LEAST_ACCURATE = 12
 
 
 def demo(
-    seed: Annotated[int, typer.Option(help="Seed of the crowd and of the methods.")] = 0, json: AsJson = False
+    seed: Annotated[int, typer.Option(help="Random seed of annotators and methods.")] = 0, json: AsJson = False
 ) -> None:
     """Compare methods on handwritten digits labelled by forty simulated annotators.
 
@@ -47,12 +47,9 @@ def demo(
     if json:
         print_json({"data": data, "methods": rows, "unreliable": people})
         return
-    print_table("", ("method", "test accuracy", "label accuracy", "seconds"), [tuple(row.values()) for row in rows])
-    print_table(
-        f"Least accurate annotators, by {result.method} (the true accuracy is known because they are simulated)",
-        ("annotator", "annotations", "estimated accuracy", "true accuracy"),
-        [tuple(person.values()) for person in people],
-    )
+    print_records("", rows)
+    title = f"Least accurate annotators, by {result.method} (the true accuracy is known because they are simulated)"
+    print_records(title, people)
 
 
 def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Annotations]:

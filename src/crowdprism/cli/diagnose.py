@@ -12,7 +12,7 @@ import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
 from crowdprism.cli.run_folder import save_table, write_table
-from crowdprism.cli.screen import console, print_json, print_table, remark
+from crowdprism.cli.screen import console, print_json, print_records, remark
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_folder
 
@@ -30,7 +30,7 @@ Method = Annotated[
     str, typer.Option("--method", "-m", help="Method to fit without --run; `crowdprism aggregate x -m list` lists all.")
 ]
 N_SHOWN = 10
-SURE_COLUMNS = ("annotator", "kind", "annotations", "accuracy", "low", "high", "over-used label")
+OVERUSE_Z = 3  # excess of a label, in standard errors, that is worth showing
 
 
 def diagnose(
@@ -74,12 +74,41 @@ def load_or_fit(annotations: Annotations, run: Path | None, method: str) -> tupl
     return result, annotations.reindexed(**names)
 
 
-def suspects(people: AnnotatorReport) -> list[int]:
-    """Positions of careless and adverse annotators, the lowest accuracy first."""
+def suspects(people: AnnotatorReport) -> list[dict[str, Any]]:
+    """Careless and adverse annotators, the lowest accuracy first."""
     import numpy as np
 
     odd = np.flatnonzero((people.kind == "careless") | (people.kind == "adverse"))
-    return [int(place) for place in odd[np.argsort(people.quality[odd], kind="stable")]]
+    return [
+        {
+            "annotator": people.annotators[place],
+            "kind": people.kind[place],
+            "annotations": int(people.n_labels[place]),
+            "accuracy": float(people.quality[place]),
+            "low": float(people.quality_low[place]),
+            "high": float(people.quality_high[place]),
+            "over-used label": people.classes[people.overused[place]] if people.overuse_z[place] > OVERUSE_Z else None,
+        }
+        for place in odd[np.argsort(people.quality[odd], kind="stable")]
+    ]
+
+
+def wrong_gold(items: ItemReport, annotations: Annotations) -> list[dict[str, Any]]:
+    """Items whose gold is probably wrong, the least probable first."""
+    import numpy as np
+
+    if annotations.gold is None:
+        return []
+    wrong = np.flatnonzero(items.likely_mislabelled)
+    return [
+        {
+            "item": items.items[place],
+            "gold": items.classes[annotations.gold[place]],
+            "found": items.classes[items.label[place]],
+            "probability": float(items.gold_probability[place]),
+        }
+        for place in wrong[np.argsort(items.gold_probability[wrong], kind="stable")]
+    ]
 
 
 def print_diagnosis(
@@ -90,59 +119,25 @@ def print_diagnosis(
     from crowdprism.diagnostics.calibration import calibration_of
 
     console().print(str(findings), markup=False)
-    rows = [person_row(people, place) for place in suspects(people)]
-    print_table(f"Careless and adverse annotators: {len(rows)} of {result.n_annotators}", SURE_COLUMNS, rows[:N_SHOWN])
-    wrong = gold_rows(items, annotations)
+    odd, wrong = suspects(people), wrong_gold(items, annotations)
+    print_records(f"Careless and adverse annotators: {len(odd)} of {result.n_annotators}", odd[:N_SHOWN])
     if annotations.gold is not None and annotations.gold.count():
         console().print(f"Against gold: {calibration_of(result, annotations)}.", markup=False)
-        title = f"Gold that is probably wrong: {len(wrong)} items"
-        print_table(title, ("item", "gold", "found", "probability that gold is right"), wrong[:N_SHOWN])
+        print_records(f"Gold that is probably wrong, with its probability: {len(wrong)} items", wrong[:N_SHOWN])
     copies = copying(annotations)
     if len(copies.z):
-        print_table(
-            f"Pairs that agree beyond what their confusions explain: {len(copies.z)}",
-            ("first", "second", "shared items", "agreements", "expected", "z"),
-            [
-                (result.annotators[a], result.annotators[b], int(shared), int(agreed), float(expected), float(z))
-                for a, b, shared, agreed, expected, z in zip(
-                    *(column[:N_SHOWN] for column in (copies.first, copies.second, copies.common, copies.agreements)),
-                    *(column[:N_SHOWN] for column in (copies.expected, copies.z)),
-                    strict=True,
-                )
-            ],
-        )
-
-
-def person_row(people: AnnotatorReport, place: int) -> tuple[Any, ...]:
-    """One row of the table of annotators."""
-    return (
-        people.annotators[place],
-        people.kind[place],
-        int(people.n_labels[place]),
-        float(people.quality[place]),
-        float(people.quality_low[place]),
-        float(people.quality_high[place]),
-        people.classes[people.overused[place]] if people.overuse_z[place] > 3 else None,
-    )
-
-
-def gold_rows(items: ItemReport, annotations: Annotations) -> list[tuple[Any, ...]]:
-    """Items whose gold is probably wrong, the least probable first."""
-    import numpy as np
-
-    if annotations.gold is None:
-        return []
-    wrong = np.flatnonzero(items.likely_mislabelled)
-    wrong = wrong[np.argsort(items.gold_probability[wrong], kind="stable")]
-    return [
-        (
-            items.items[place],
-            items.classes[annotations.gold[place]],
-            items.classes[items.label[place]],
-            float(items.gold_probability[place]),
-        )
-        for place in wrong
-    ]
+        pairs = [
+            {
+                "first": result.annotators[copies.first[place]],
+                "second": result.annotators[copies.second[place]],
+                "shared items": int(copies.common[place]),
+                "agreements": int(copies.agreements[place]),
+                "expected": float(copies.expected[place]),
+                "z": float(copies.z[place]),
+            }
+            for place in range(min(len(copies.z), N_SHOWN))
+        ]
+        print_records(f"Pairs that agree more than their confusions explain: {len(copies.z)}", pairs)
 
 
 def to_record(
@@ -153,11 +148,8 @@ def to_record(
         "method": result.method,
         "verdict": findings.severity,
         "findings": findings.to_records(),
-        "suspects": [dict(zip(SURE_COLUMNS, person_row(people, place), strict=True)) for place in suspects(people)],
-        "wrong_gold": [
-            dict(zip(("item", "gold", "found", "probability"), row, strict=True))
-            for row in gold_rows(items, annotations)
-        ],
+        "suspects": suspects(people),
+        "wrong_gold": wrong_gold(items, annotations),
     }
 
 

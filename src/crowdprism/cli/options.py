@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from crowdprism.features import ItemFeatures
     from crowdprism.formats.raw_annotations import ReadingReport
 
-READING = "Reading annotations"
-FEATURES = "Features of the items"
-DEVICE = "Device and threads"
 READING_NAMES = ("skip_missing", "include_rejected", "annotator_from", "encoding")
 TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+ReadingOption = functools.partial(typer.Option, rich_help_panel="Reading annotations")
+FeatureOption = functools.partial(typer.Option, rich_help_panel="Features of the items")
+DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
 Files = Annotated[
     list[Path],
@@ -39,20 +39,10 @@ Files = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 TextColumn = Annotated[
     str | None,
-    typer.Option(
-        "--text-column",
-        "-t",
-        rich_help_panel=FEATURES,
-        help="Column with the texts, in --features or in the annotation files.",
-    ),
+    FeatureOption("--text-column", "-t", help="Column with the texts, in --features or in the annotation files."),
 ]
-IdColumn = Annotated[
-    str | None,
-    typer.Option("--id-column", rich_help_panel=FEATURES, help="Column of the feature table with the item ids."),
-]
-ArrayName = Annotated[
-    str | None, typer.Option("--array", rich_help_panel=FEATURES, help="Array of an .npz file with the features.")
-]
+IdColumn = Annotated[str | None, FeatureOption("--id-column", help="Column of the feature table with the item ids.")]
+ArrayName = Annotated[str | None, FeatureOption("--array", help="Array of an .npz file with the features.")]
 
 
 def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,34 +74,19 @@ def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
     return expanded
 
 
-# -- reading annotations ------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ReadingOptions:
     """How to read annotation files."""
 
-    format: Annotated[
-        str,
-        typer.Option("--format", "-f", rich_help_panel=READING, help="Format of the files; detected by default."),
-    ] = "auto"
-    item: Annotated[str | None, typer.Option("--item", rich_help_panel=READING, help="Column with the item ids.")] = (
-        None
-    )
-    annotator: Annotated[
-        str | None, typer.Option("--annotator", rich_help_panel=READING, help="Column with the annotator ids.")
-    ] = None
-    label: Annotated[str | None, typer.Option("--label", rich_help_panel=READING, help="Column with the labels.")] = (
-        None
-    )
-    gold: Annotated[
-        str | None, typer.Option("--gold", rich_help_panel=READING, help="Column with the true classes, where known.")
-    ] = None
+    format: Annotated[str, ReadingOption("--format", "-f", help="Format of the files; detected by default.")] = "auto"
+    item: Annotated[str | None, ReadingOption("--item", help="Column with the item ids.")] = None
+    annotator: Annotated[str | None, ReadingOption("--annotator", help="Column with the annotator ids.")] = None
+    label: Annotated[str | None, ReadingOption("--label", help="Column with the labels.")] = None
+    gold: Annotated[str | None, ReadingOption("--gold", help="Column with the true classes, where known.")] = None
     more: Annotated[
         list[str] | None,
-        typer.Option(
+        ReadingOption(
             "--reading",
-            rich_help_panel=READING,
             metavar="NAME=VALUE",
             help="Further options: skip_missing=yes, include_rejected=yes, annotator_from=filename, encoding=utf-16.",
         ),
@@ -163,16 +138,11 @@ def standard_input_as_file(files: Sequence[Path]) -> Iterator[list[Path]]:
         yield [copy if path == Path("-") else path for path in files]
 
 
-# -- device and threads -------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class ThreadOptions:
     """How many threads to use."""
 
-    threads: Annotated[
-        int | None, typer.Option("--threads", rich_help_panel=DEVICE, help="Processor threads; all by default.")
-    ] = None
+    threads: Annotated[int | None, DeviceOption("--threads", help="Processor threads; all by default.")] = None
 
     def apply(self, *, torch: bool = False) -> None:
         """Limit the threads of this process; with `torch`, those of torch too, which loads it."""
@@ -191,10 +161,7 @@ class ThreadOptions:
 class DeviceOptions(ThreadOptions):
     """Which device and how many threads to use."""
 
-    device: Annotated[str, typer.Option("--device", rich_help_panel=DEVICE, help="auto, cpu, cuda or mps.")] = "auto"
-
-
-# -- features of items --------------------------------------------------------------------------------------
+    device: Annotated[str, DeviceOption("--device", help="auto, cpu, cuda or mps.")] = "auto"
 
 
 @dataclass(frozen=True)
@@ -203,18 +170,16 @@ class FeatureOptions:
 
     features: Annotated[
         Path | None,
-        typer.Option(
+        FeatureOption(
             "--features",
             "-x",
-            rich_help_panel=FEATURES,
             help="File with features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images.",
         ),
     ] = None
     text_column: TextColumn = None
     embedding: Annotated[
         str,
-        typer.Option(
-            rich_help_panel=FEATURES,
+        FeatureOption(
             help="How to embed images (efficientnet-lite0, colours-and-edges, timm:NAME) or texts (minilm, words, "
             "sentence-transformers:NAME).",
         ),

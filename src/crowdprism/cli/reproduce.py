@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crowdprism.cli.options import AsJson
-from crowdprism.cli.screen import exit_interrupted, print_json, print_table, remark
+from crowdprism.cli.screen import exit_interrupted, print_json, print_records, print_table, remark
 
 if TYPE_CHECKING:
     from crowdprism.experiments import Plan, RowStore, TableResult
@@ -120,6 +120,5 @@ def print_result(result: TableResult, as_json: bool) -> None:
             )
     if as_json:
         print_json(lines)
-        return
-    heads = ("column", "method", "published", "measured", "distance")
-    print_table(result.study.title, heads, [[line[head] for head in heads] for line in lines])
+    else:
+        print_records(result.study.title, lines)

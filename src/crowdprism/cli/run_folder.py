@@ -67,7 +67,9 @@ def write_run(folder: Path, run: Run) -> list[str]:
         names = ["labels.csv", "annotators.csv"]
         if run.with_report and write_page(fresh, run, folder):
             names.append("report.html")
-        (fresh / "log.txt").write_text(log_of_run(run.result), encoding="utf-8")
+        versions = ", ".join(f"{name} {number}" for name, number in run.result.versions.items())
+        log = f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
+        (fresh / "log.txt").write_text(log, encoding="utf-8")
     return names
 
 
@@ -85,12 +87,6 @@ def write_page(fresh: Path, run: Run, folder: Path) -> bool:
 def command_line() -> str:
     """The command line as typed, quoted for a shell."""
     return shlex.join(["crowdprism", *sys.argv[1:]])
-
-
-def log_of_run(result: FitResult) -> str:
-    """The command, the versions, and every remark and warning."""
-    versions = ", ".join(f"{name} {number}" for name, number in result.versions.items())
-    return f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
 
 
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:

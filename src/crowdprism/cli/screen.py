@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -115,6 +115,11 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in listed:
         table.add_row(*(Text(format_cell(cell)) for cell in row))
     console().print(table)
+
+
+def print_records(title: str, records: Sequence[Mapping[str, Any]]) -> None:
+    """Print records as a table; their keys are the columns."""
+    print_table(title, list(records[0]) if records else (), [list(record.values()) for record in records])
 
 
 def format_cell(cell: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,11 +56,13 @@ def simulate(
 
     Example: `crowdprism simulate labels.csv --items 500 --family hammer-spammer --level 0.3 --amount 5`
     """
+    from crowdprism import simulate as crowd
     from crowdprism.formats.write import write_annotations
-    from crowdprism.simulate import FAMILIES, PATTERNS, copy_annotators, random_copies
 
     if "list" in (family, pattern):
-        print_choices(FAMILIES if family == "list" else PATTERNS)
+        choices = crowd.FAMILIES if family == "list" else crowd.PATTERNS
+        rows = [(name, one.meaning or "no parameter", one.default) for name, one in choices.items()]
+        print_table("", ("name", "meaning of its parameter", "default"), rows)
         return
     if truth is not None and dataset is not None:
         raise InvalidParameterError("Give --truth or --dataset, not both.")
@@ -76,18 +77,16 @@ def simulate(
             known = truth_of_dataset(dataset, items)
         else:
             known = random_truth(N_ITEMS if items is None else items, classes, seed)
-        made = label_by_family(known, annotators, (family, level), (pattern, amount), seed)
+        confusions = crowd.build_family(family, annotators, len(known.classes), level=level, seed=seed)
+        pairs = crowd.build_pattern(pattern, len(known.codes), annotators, amount=amount, seed=seed)
+        made = crowd.simulate_annotations(
+            known.codes, confusions, pairs, seed=seed, classes=known.classes, items=known.items
+        )
     if copiers:
-        made = copy_annotators(made, random_copies(made.annotators.tolist(), copiers, seed=seed))
+        made = crowd.copy_annotators(made, crowd.random_copies(made.annotators.tolist(), copiers, seed=seed))
     write_annotations(made, target)
     accuracy = made.summary().label_accuracy
     remark(f"wrote {made.n_annotations} annotations of {made.n_items} items to {target}; {accuracy:.1%} are correct")
-
-
-def print_choices(table: Mapping[str, Any]) -> None:
-    """Print families or patterns with the meaning of their parameter and its default."""
-    rows = [(name, one.meaning or "no parameter", one.default) for name, one in table.items()]
-    print_table("", ("name", "meaning of its parameter", "default"), rows)
 
 
 def random_truth(n_items: int, n_classes: int, seed: int) -> Truth:
@@ -136,17 +135,6 @@ def read_truth(path: Path, *, item: str, label: str) -> Truth:
         raise InvalidParameterError(f"{path} has {repeated} items more than once in {item!r}. List each once.")
     names, codes = encode(rows[label].to_list())
     return Truth(codes, names.tolist(), rows[item].to_list())
-
-
-def label_by_family(
-    truth: Truth, n_annotators: int, family: tuple[str, float | None], pattern: tuple[str, float | None], seed: int
-) -> Annotations:
-    """Annotations by annotators of a family, in a pattern."""
-    from crowdprism.simulate import build_family, build_pattern, simulate_annotations
-
-    confusions = build_family(family[0], n_annotators, len(truth.classes), level=family[1], seed=seed)
-    pairs = build_pattern(pattern[0], len(truth.codes), n_annotators, amount=pattern[1], seed=seed)
-    return simulate_annotations(truth.codes, confusions, pairs, seed=seed, classes=truth.classes, items=truth.items)
 
 
 def label_by_machines(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import crowdprism as cp
+from crowdprism.cli import run_folder
 from crowdprism.cli.aggregate import WithReport, deliver
 from crowdprism.cli.options import (
     ArrayName,
@@ -23,20 +24,9 @@ from crowdprism.cli.options import (
     ThreadOptions,
     require_exists,
 )
-from crowdprism.cli.run_folder import (
-    Run,
-    command_line,
-    require_free,
-    require_writable,
-    rounded,
-    save_table,
-    write_table,
-)
+from crowdprism.cli.run_folder import Run, command_line
 from crowdprism.cli.screen import exit_interrupted, remark
 from crowdprism.errors import InvalidParameterError
-
-if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
 
 DEFAULT_METHOD = "geocrowdnet-f"
 NO_FEATURES = (
@@ -83,7 +73,7 @@ def train(
     if not features.given:
         raise InvalidParameterError(f"{NO_FEATURES} {' '.join(map(str, files))}")
     if output is not None:
-        require_free(output)
+        run_folder.require_free(output)
     place = checkpoint or (None if output is None else Path(f"{output}.checkpoint"))
     if resume and place is None:
         raise InvalidParameterError("--resume continues a training with the same --output; name that folder with -o.")
@@ -95,20 +85,16 @@ def train(
     settings: dict[str, Any] = {"network": network, "random_state": seed, "device": device.device}
     settings |= {} if epochs is None else {"epochs": epochs}
     settings |= {} if place is None else {"checkpoint": place, "resume": resume}
-    model = fit_classifier(method, settings, found.features.values, annotations)
+    model = cp.make_classifier(method, **settings)
+    values = found.features.values
+    remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
+    model.fit(values, annotations)
     run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
     deliver(run, output, as_json=json)
     if model.interrupted_:
         exit_with_way_on(output, place)
     if place is not None and checkpoint is None:
         shutil.rmtree(place, ignore_errors=True)
-
-
-def fit_classifier(method: str, settings: dict[str, Any], values: Any, annotations: Annotations) -> Any:
-    """Train a classifier by name."""
-    model = cp.make_classifier(method, **settings)
-    remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
-    return model.fit(values, annotations)
 
 
 def exit_with_way_on(output: Path | None, place: Path | None) -> None:
@@ -137,7 +123,7 @@ def predict(
     from crowdprism.features import Recipe, item_features
 
     if output is not None:
-        require_writable(output)
+        run_folder.require_writable(output)
     model = cp.load(run)
     if isinstance(model, cp.FitResult):
         raise InvalidParameterError(
@@ -150,8 +136,8 @@ def predict(
     probabilities = model.predict_proba(table.values)
     labels = model.classes_[probabilities.argmax(axis=1)].tolist()
     columns = ("item", "label", "probability")
-    rows = zip(table.ids.tolist(), labels, rounded(probabilities.max(axis=1)), strict=True)
+    rows = zip(table.ids.tolist(), labels, run_folder.rounded(probabilities.max(axis=1)), strict=True)
     if output is None:
-        write_table(sys.stdout, columns, rows)
+        run_folder.write_table(sys.stdout, columns, rows)
     else:
-        save_table(output, columns, rows)
+        run_folder.save_table(output, columns, rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -49,8 +49,8 @@ class Measured:
             return MethodRow(self.method, failed=self.failed, warnings=tuple(self.warned))
         return MethodRow(
             self.method,
-            log_likelihood=mean(np.concatenate(self.log_likelihoods)) if self.log_likelihoods else None,
-            held_out_agreement=mean(self.held_out_agreement),
+            log_likelihood=float(np.mean(np.concatenate(self.log_likelihoods))) if self.log_likelihoods else None,
+            held_out_agreement=float(np.mean(self.held_out_agreement)),
             stability=measures.mean_pairwise_agreement(self.found),
             seconds=float(np.median(self.seconds)),
             warnings=tuple(self.warned),
@@ -202,14 +202,9 @@ def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrup
     scores = {name: hit.astype(float) for name, hit in hits.items() if hit is not None}
     by_gold = any(len(hit) >= MIN_GOLD for hit in scores.values())
     rows = [replace(one.to_row(), agreement_with_others=agreement.get(one.method)) for one in measured]
-    rows = [replace(row, accuracy=mean(scores[row.method])) if row.method in scores else row for row in rows]
+    rows = [replace(row, accuracy=float(scores[row.method].mean())) if row.method in scores else row for row in rows]
     if not by_gold:
         scored = [one for one in measured if one.method in results and one.log_likelihoods]
         scores = {one.method: np.concatenate(one.log_likelihoods) for one in scored}
     ranked = rank(rows, by_gold=by_gold)
     return Comparison(ranked, *recommend(ranked, scores, by_gold=by_gold), interrupted, results)
-
-
-def mean(values: Iterable[float]) -> float:
-    """The mean as a plain number."""
-    return float(np.mean(np.asarray(values)))
