@@ -24,12 +24,12 @@ from crowdprism.formats.raw_annotations import ReadingOptions
     ],
 )
 def test_the_content_says_the_format(content: str, name: str | None) -> None:
-    assert detect_format(Document("x", data=content.encode()), ReadingOptions()) == name
+    assert detect_format(Document("x", data=content.encode())) == name
 
 
 def test_named_columns_make_a_long_table_of_what_has_other_names() -> None:
-    document = Document("x", data=b"task,worker,label,other\n1,a,x,y\n")
-    assert detect_format(document, ReadingOptions(columns={"label": "other"})) == "long"
+    options = ReadingOptions(columns={"label": "other"})
+    assert detect_format(Document("x", data=b"task,worker,label,other\n1,a,x,y\n", options=options)) == "long"
 
 
 def test_what_fits_no_format_is_described_with_the_columns_it_lacks() -> None:

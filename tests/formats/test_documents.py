@@ -15,6 +15,7 @@ import pytest
 from crowdprism.annotations import Annotations
 from crowdprism.formats import read_annotations
 from crowdprism.formats.documents import Document, open_documents
+from crowdprism.formats.raw_annotations import ReadingOptions
 
 # (item, annotator, label): three items, three annotators, an item with one annotation.
 TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
@@ -110,5 +111,5 @@ def test_members_of_an_archive_are_documents_in_order_of_their_names(tmp_path: P
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         for name in ("b.csv", "a.csv", "readme.md", "__MACOSX/a.csv"):
             archive.writestr(name, "item,label\n1,x\n")
-    names = [Path(document.name).name for document in open_documents(tmp_path / "a.zip", "utf-8")]
+    names = [Path(document.name).name for document in open_documents(tmp_path / "a.zip", ReadingOptions())]
     assert names == ["a.csv", "b.csv"]

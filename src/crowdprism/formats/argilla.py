@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 RESPONSES = ".responses"
+Record = dict[str, Any]
+Response = tuple[Any, Any, Any]  # value, user, status
 
 
 def matches_nested(document: Document) -> bool:
@@ -18,17 +21,18 @@ def matches_nested(document: Document) -> bool:
     return isinstance(document.records[0].get("responses"), dict)
 
 
-def read_nested(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_nested(document: Document) -> RawAnnotations:
     """Read nested records; this export does not say which responses are drafts."""
     questions = dict.fromkeys(name for record in document.records for name in record.get("responses") or {})
-    question = choose(document, list(questions), options)
-    raw = start(question, options)
+    raw = read_responses(document, list(questions), nested_responses)
     raw.notes.append("the nested export drops the status of responses, so drafts cannot be told apart")
-    for place, record in enumerate(document.records):
-        for response in (record.get("responses") or {}).get(question) or []:
-            status = response.get("status", "submitted")
-            take(document, place, raw, record, response.get("value"), response.get("user_id"), status, options)
     return raw
+
+
+def nested_responses(record: Record, question: str) -> Iterable[Response]:
+    """The responses to a question in a nested record."""
+    for response in (record.get("responses") or {}).get(question) or []:
+        yield response.get("value"), response.get("user_id"), response.get("status", "submitted")
 
 
 def matches_flat(document: Document) -> bool:
@@ -39,29 +43,53 @@ def matches_flat(document: Document) -> bool:
     )
 
 
-def read_flat(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_flat(document: Document) -> RawAnnotations:
     """Read flattened records; drafts and discarded responses are skipped."""
-    names = [name.removesuffix(RESPONSES) for name in document.columns if name.endswith(RESPONSES)]
-    question = choose(document, names, options)
-    raw = start(question, options)
+    questions = [name.removesuffix(RESPONSES) for name in document.columns if name.endswith(RESPONSES)]
+    return read_responses(document, questions, flat_responses)
+
+
+def flat_responses(record: Record, question: str) -> Iterable[Response]:
+    """The responses to a question in a flattened record."""
     field = f"{question}{RESPONSES}"
+    values, users = record.get(field) or [], record.get(f"{field}.users") or []
+    statuses = record.get(f"{field}.status") or ["submitted"] * len(values)
+    return zip(values, users, statuses, strict=True)
+
+
+def read_responses(
+    document: Document,
+    questions: list[str],
+    responses_of: Callable[[Record, str], Iterable[Response]],
+) -> RawAnnotations:
+    """Take the responses to one question."""
+    question, item = choose(document, questions), document.asked.get("item", "id")
+    raw = RawAnnotations({"item": item, "annotator": "user", "label": f"{question} responses"}, is_text=False)
     for place, record in enumerate(document.records):
-        values, users = record.get(field) or [], record.get(f"{field}.users") or []
-        statuses = record.get(f"{field}.status") or ["submitted"] * len(values)
-        for value, user, status in zip(values, users, statuses, strict=True):
-            take(document, place, raw, record, value, user, status, options)
+        for value, user, status in responses_of(record, question):
+            raw.n_rows += 1
+            if isinstance(value, list) and len(value) == 1:
+                value = value[0]
+            if status != "submitted" and not document.options.include_rejected:
+                raw.skip(str(status), document.place(place))
+            elif value is None or isinstance(value, (list, dict)):
+                raw.skip("several labels chosen" if value else "no value", document.place(place))
+            else:
+                raw.add(item_of(document, place, record, item), user, value)
     return raw
 
 
-def start(question: str, options: ReadingOptions) -> RawAnnotations:
-    """An empty collection with its mapping."""
-    item = options.columns.get("item", "id")
-    return RawAnnotations({"item": item, "annotator": "user", "label": f"{question} responses"}, is_text=False)
+def item_of(document: Document, place: int, record: Record, field: str) -> Any:
+    """The item's id: a field of the record or of its fields."""
+    found = record.get(field, (record.get("fields") or {}).get(field))
+    if found is None:
+        raise UnreadableFileError(f"{document.place(place)} has no field {field!r}; it has {some(list(record), 10)}.")
+    return found
 
 
-def choose(document: Document, questions: list[str], options: ReadingOptions) -> str:
+def choose(document: Document, questions: list[str]) -> str:
     """The question asked for, else the only one."""
-    asked = options.columns.get("label")
+    asked = document.asked.get("label")
     if asked in questions:
         return str(asked)
     if asked is None and len(questions) == 1:
@@ -70,31 +98,3 @@ def choose(document: Document, questions: list[str], options: ReadingOptions) ->
     raise UnreadableFileError(
         f"{document.name} {why}; its questions are {some(questions, 10)}.", remedy="Choose one with {label}"
     )
-
-
-def take(
-    document: Document,
-    place: int,
-    raw: RawAnnotations,
-    record: dict[str, Any],
-    value: Any,
-    user: Any,
-    status: Any,
-    options: ReadingOptions,
-) -> None:
-    """Take one response, or count why not."""
-    raw.n_rows += 1
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]
-    if status != "submitted" and not options.include_rejected:
-        raw.skip(str(status), document.place(place))
-    elif value is None or isinstance(value, (list, dict)):
-        raw.skip("several labels chosen" if value else "no value", document.place(place))
-    else:
-        item = options.columns.get("item", "id")
-        found = record.get(item, (record.get("fields") or {}).get(item))
-        if found is None:
-            raise UnreadableFileError(
-                f"{document.place(place)} has no field {item!r}; it has {some(list(record), 10)}."
-            )
-        raw.add(found, user, value)

@@ -13,7 +13,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations
 from crowdprism.formats.tables import REQUIRED, find_columns
 
 MATRIX_NAMES = ("annotations", "answers", "labels", "votes", "crowd_labels", "label", "arr_0")
@@ -34,14 +34,14 @@ def load(document: Document) -> Any:
         raise UnreadableFileError(f"{document.name} is a damaged or truncated NumPy file ({error}).") from error
 
 
-def matches(document: Document, options: ReadingOptions) -> bool:
+def matches(document: Document) -> bool:
     """Tell whether a NumPy file holds labels under names that say so."""
     if document.container == "npy":
         return True
     if document.container != "npz":
         return False
     names = array_names(document)
-    wanted = (NAMES_MEMBER, *MATRIX_NAMES, options.columns.get("label"))
+    wanted = (NAMES_MEMBER, *MATRIX_NAMES, document.asked.get("label"))
     return any(name in names for name in wanted)
 
 
@@ -54,22 +54,22 @@ def array_names(document: Document) -> list[str]:
         raise UnreadableFileError(f"{document.name} is a damaged or truncated NumPy file ({error}).") from error
 
 
-def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read(document: Document) -> RawAnnotations:
     """Read a matrix or three columns."""
     loaded = load(document)
     if isinstance(loaded, np.ndarray):
-        return from_matrix(document, loaded, options, "(the array)")
+        return from_matrix(document, loaded, "(the array)")
     if NAMES_MEMBER in loaded:
         return from_stored(loaded)
-    if not all(column in loaded for column in options.columns.values()):
+    if not all(column in loaded for column in document.asked.values()):
         raise not_found(document, loaded)
-    columns = find_columns(list(loaded), dict(options.columns))
+    columns = find_columns(list(loaded), dict(document.asked))
     if all(role in columns and loaded[columns[role]].ndim == 1 for role in REQUIRED):
         return from_columns(loaded, columns)
-    matrix = next((name for name in (options.columns.get("label"), *MATRIX_NAMES) if name in loaded), None)
+    matrix = next((name for name in (document.asked.get("label"), *MATRIX_NAMES) if name in loaded), None)
     if matrix is None or loaded[matrix].ndim != 2:
         raise not_found(document, loaded)
-    raw = from_matrix(document, loaded[matrix], options, matrix)
+    raw = from_matrix(document, loaded[matrix], matrix)
     gold = columns.get("gold")
     if gold is not None:
         raw.columns["gold"] = gold
@@ -86,7 +86,7 @@ def not_found(document: Document, loaded: dict[str, Any]) -> UnreadableFileError
     )
 
 
-def from_matrix(document: Document, matrix: Any, options: ReadingOptions, name: str) -> RawAnnotations:
+def from_matrix(document: Document, matrix: Any, name: str) -> RawAnnotations:
     """A matrix items x annotators; -1 and NaN are no annotation."""
     from crowdprism.annotations.building import triplets_of_dense
 
@@ -94,7 +94,7 @@ def from_matrix(document: Document, matrix: Any, options: ReadingOptions, name: 
         raise UnreadableFileError(
             f"{document.name} holds an array of shape {list(matrix.shape)}; expected items x annotators."
         )
-    marker = options.missing[0] if options.missing else -1 if matrix.dtype.kind in "iuf" else ""
+    marker = document.options.missing[0] if document.options.missing else -1 if matrix.dtype.kind in "iuf" else ""
     items, annotators, labels, shape = triplets_of_dense(matrix, marker)
     raw = RawAnnotations({"item": "(row)", "annotator": "(column)", "label": name}, is_text=False)
     raw.item, raw.annotator, raw.label = items, annotators, labels

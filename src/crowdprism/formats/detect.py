@@ -19,9 +19,7 @@ from crowdprism.formats import (
     toloka,
 )
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
-
-Read = Callable[[Document, ReadingOptions], RawAnnotations]
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 
 @dataclass(frozen=True)
@@ -29,74 +27,58 @@ class Format:
     """One format: what it is, how its content is recognised, and its reader."""
 
     description: str
-    matches: Callable[[Document, ReadingOptions], bool]
-    read: Read
-
-
-def by_content(matches: Callable[[Document], bool]) -> Callable[[Document, ReadingOptions], bool]:
-    """A recogniser that needs no options."""
-    return lambda document, options: matches(document)
+    matches: Callable[[Document], bool]
+    read: Callable[[Document], RawAnnotations]
 
 
 def named_layout(name: str) -> Format:
     """A long table under the column names of one source."""
     layout = tables.NAMED_LAYOUTS[name]
-    told = ", ".join(layout.values())
     return Format(
-        f"long table with columns {told}",
-        lambda document, options: not options.columns and tables.matches_layout(document, layout),
-        tables.read_layout(name),
+        f"long table with columns {', '.join(layout.values())}",
+        lambda document: not document.asked and tables.matches_layout(document, layout),
+        lambda document: tables.read(document, {**layout, **document.asked}),
     )
 
 
 # In the order in which they are tried: what is most particular first.
 FORMATS: dict[str, Format] = {
     "numpy": Format(".npy or .npz: a matrix, or item, annotator and label arrays", arrays.matches, arrays.read),
-    "label-studio": Format("Label Studio JSON", by_content(label_studio.matches_json), label_studio.read_json),
-    "label-studio-min": Format(
-        "Label Studio JSON_MIN, CSV or TSV", by_content(label_studio.matches_min), label_studio.read_min
-    ),
-    "prodigy": Format("Prodigy db-out JSON lines", by_content(prodigy.matches), prodigy.read),
-    "argilla": Format("Argilla records, nested", by_content(argilla.matches_nested), argilla.read_nested),
-    "argilla-flat": Format("Argilla records, flattened", by_content(argilla.matches_flat), argilla.read_flat),
+    "label-studio": Format("Label Studio JSON", label_studio.matches_json, label_studio.read_json),
+    "label-studio-min": Format("Label Studio JSON_MIN, CSV or TSV", label_studio.matches_min, label_studio.read_min),
+    "prodigy": Format("Prodigy db-out JSON lines", prodigy.matches, prodigy.read),
+    "argilla": Format("Argilla records, nested", argilla.matches_nested, argilla.read_nested),
+    "argilla-flat": Format("Argilla records, flattened", argilla.matches_flat, argilla.read_flat),
     "ground-truth": Format(
-        "SageMaker Ground Truth worker responses",
-        by_content(ground_truth.matches_responses),
-        ground_truth.read_responses,
+        "SageMaker Ground Truth worker responses", ground_truth.matches_responses, ground_truth.read_responses
     ),
     "ground-truth-requests": Format(
-        "SageMaker Ground Truth consolidation requests",
-        by_content(ground_truth.matches_requests),
-        ground_truth.read_requests,
+        "SageMaker Ground Truth consolidation requests", ground_truth.matches_requests, ground_truth.read_requests
     ),
     "ground-truth-manifest": Format(
         "SageMaker Ground Truth output manifest (consolidated labels)",
-        by_content(ground_truth.matches_manifest),
+        ground_truth.matches_manifest,
         ground_truth.read_manifest,
     ),
-    "mturk": Format("Mechanical Turk batch results", by_content(mturk.matches), mturk.read),
-    "toloka": Format("Toloka assignments TSV", by_content(toloka.matches), toloka.read),
+    "mturk": Format("Mechanical Turk batch results", mturk.matches, mturk.read),
+    "toloka": Format("Toloka assignments TSV", toloka.matches, toloka.read),
     "peerannot": Format(
-        "JSON {item: {annotator: label}}, as peerannot's answers.json",
-        by_content(peerannot.matches),
-        peerannot.read,
+        "JSON {item: {annotator: label}}, as peerannot's answers.json", peerannot.matches, peerannot.read
     ),
-    "cifar10h": Format("CIFAR-10H raw answers", by_content(tables.matches_cifar10h), tables.read_cifar10h),
+    "cifar10h": Format("CIFAR-10H raw answers", tables.matches_cifar10h, tables.read_cifar10h),
     **{name: named_layout(name) for name in tables.NAMED_LAYOUTS},
     "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
-    "doccano": Format("doccano, one file per annotator (or a zip)", by_content(doccano.matches), doccano.read),
+    "doccano": Format("doccano, one file per annotator (or a zip)", doccano.matches, doccano.read),
     "matrix": Format(
-        "numbers without header, rows items, columns annotators",
-        by_content(tables.matches_matrix),
-        tables.read_matrix,
+        "numbers without header, rows items, columns annotators", tables.matches_matrix, tables.read_matrix
     ),
     "wide": Format("table with a row per item and a column per annotator", tables.matches_wide, tables.read_wide),
 }
 
 
-def detect_format(document: Document, options: ReadingOptions) -> str | None:
+def detect_format(document: Document) -> str | None:
     """The first format whose marks the content bears."""
-    return next((name for name, form in FORMATS.items() if form.matches(document, options)), None)
+    return next((name for name, form in FORMATS.items() if form.matches(document)), None)
 
 
 def unknown_format(document: Document) -> UnreadableFileError:

@@ -7,7 +7,7 @@ from typing import Any
 
 from crowdprism.errors import LostInformationWarning
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 SHARED_NAMES = ("all", "unknown", "admin_all")
 CONTENT_FIELDS = ("text", "filename", "data")
@@ -25,11 +25,11 @@ def matches(document: Document) -> bool:
     return isinstance(first, dict) and {"id", "label"} <= fields and isinstance(first.get("label"), list)
 
 
-def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read(document: Document) -> RawAnnotations:
     """Read one annotator's file; the file name is the annotator."""
     content = next((field for field in CONTENT_FIELDS if field in document.columns), None)
-    item_field = options.columns.get("item", "id")
-    label_field = options.columns.get("label", "label")
+    item_field = document.asked.get("item", "id")
+    label_field = document.asked.get("label", "label")
     annotator = document.stem
     raw = RawAnnotations(
         {"item": item_field, "annotator": "(file name)", "label": label_field}, is_text=document.container == "table"

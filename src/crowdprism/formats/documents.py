@@ -17,6 +17,7 @@ from typing import Any, Literal
 import polars as pl
 
 from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats.raw_annotations import ReadingOptions
 
 Container = Literal["table", "json", "json lines", "parquet", "npy", "npz", "zip"]
 HEAD_BYTES = 1 << 16
@@ -31,15 +32,21 @@ MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 
+NO_OPTIONS = ReadingOptions()
+
 
 class Document:
     """One file (or member of an archive): its container is told by content, its parts are parsed when asked for."""
 
-    def __init__(self, name: str, *, path: Path | None = None, data: bytes | None = None, encoding: str = "utf-8"):
+    def __init__(
+        self, name: str, *, path: Path | None = None, data: bytes | None = None, options: ReadingOptions = NO_OPTIONS
+    ):
         self.name = name
         self.path = path
         self._data = data
-        self.encoding = encoding
+        self.options = options
+        self.asked = options.columns  # the columns or fields that the caller named, by role
+        self.encoding = options.encoding
 
     @property
     def stem(self) -> str:
@@ -382,21 +389,21 @@ def unreadable_table(document: Document, error: Exception) -> UnreadableFileErro
     return UnreadableFileError(f"{document.name} cannot be read as a table: {error}")
 
 
-def open_documents(path: Path, encoding: str) -> list[Document]:
+def open_documents(path: Path, options: ReadingOptions) -> list[Document]:
     """A file as documents: an archive gives one for each member."""
     if path.suffix.lower() in PICKLES:
         raise UnreadableFileError(
             f"{path} is a pickle, which may run code when opened and is never read. Load it where you trust it and "
             "save the arrays with numpy.savez(...), then read the .npz."
         )
-    document = Document(str(path), path=path, encoding=encoding)
+    document = Document(str(path), path=path, options=options)
     if document.container != "zip":
         return [document]
     try:
         with zipfile.ZipFile(io.BytesIO(document.data)) as archive:
             members = [one for one in archive.namelist() if data_ending(one) in ENDINGS and "__MACOSX" not in one]
             return [
-                Document(f"{path}/{member}", data=archive.read(member), encoding=encoding) for member in sorted(members)
+                Document(f"{path}/{member}", data=archive.read(member), options=options) for member in sorted(members)
             ]
     except zipfile.BadZipFile as error:
         raise UnreadableFileError(f"{path} is a damaged or truncated zip file ({error}). Export it again.") from error

@@ -12,7 +12,7 @@ from typing import Any
 from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
 from crowdprism.formats.documents import Document
 from crowdprism.formats.mturk import task_answer
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 CONSOLIDATED = "consolidated"
 SOURCES = ("source-ref", "source")
@@ -33,7 +33,7 @@ def matches_responses(document: Document) -> bool:
     return isinstance(answers, list) and bool(answers) and isinstance(answers[0], dict) and "workerId" in answers[0]
 
 
-def read_responses(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_responses(document: Document) -> RawAnnotations:
     """Read worker responses; the object is named by the folder they stand in (its line in the input manifest)."""
     raw = RawAnnotations({"item": "(folder)", "annotator": "workerId", "label": "answerContent"}, is_text=True)
     raw.columns |= {"duration": "timeSpentInSeconds", "timestamp": "submissionTime"}
@@ -42,7 +42,7 @@ def read_responses(document: Document, options: ReadingOptions) -> RawAnnotation
         item = record.get("datasetObjectId", parent if parent.isdigit() else document.stem)
         for given in record["answers"]:
             raw.n_rows += 1
-            label = label_text(given.get("answerContent"), options)
+            label = label_text(given.get("answerContent"), document.asked.get("label"))
             if raw.is_single(label, f"{document.name} {given.get('workerId')}"):
                 times = {"duration": seconds(given), "timestamp": given.get("submissionTime")}
                 raw.add(str(item), given["workerId"], label, **times)
@@ -60,14 +60,13 @@ def seconds(given: dict[str, Any]) -> float | None:
     return (ended - begun).total_seconds()
 
 
-def label_text(content: Any, options: ReadingOptions) -> Any:
-    """The label inside an answer, as text; `label=` chooses among several fields."""
+def label_text(content: Any, wanted: str | None) -> Any:
+    """The label inside an answer, as text; `wanted` chooses among several fields."""
     if isinstance(content, str):
         try:
             content = json.loads(content)
         except json.JSONDecodeError:
             return content
-    wanted = options.columns.get("label")
     if wanted is not None and isinstance(content, dict) and wanted in content:
         content = content[wanted]
     found = task_answer(content)
@@ -82,15 +81,15 @@ def matches_requests(document: Document) -> bool:
     return ("datasetObjectId" in record and "annotations" in record) or ALL_WORKERS in json.dumps(record)[:100_000]
 
 
-def read_requests(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_requests(document: Document) -> RawAnnotations:
     """Read consolidation requests: every worker's answer to every object."""
-    item_field = options.columns.get("item", "datasetObjectId")
+    item_field = document.asked.get("item", "datasetObjectId")
     raw = RawAnnotations({"item": item_field, "annotator": "workerId", "label": "annotationData.content"}, is_text=True)
     for place, record in enumerate(document.records):
         item = object_id(document, place, record, item_field)
         for given in answers_of(record):
             raw.n_rows += 1
-            label = label_text(given.get("annotationData", {}).get("content"), options)
+            label = label_text(given.get("annotationData", {}).get("content"), document.asked.get("label"))
             if raw.is_single(label, document.place(place)):
                 raw.add(item, given["workerId"], label)
     return raw
@@ -128,15 +127,15 @@ def matches_manifest(document: Document) -> bool:
     )
 
 
-def read_manifest(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_manifest(document: Document) -> RawAnnotations:
     """Read consolidated labels as those of one annotator, and warn that who said what is lost."""
     attributes = [name.removesuffix("-metadata") for name in document.columns if name.endswith("-metadata")]
-    attribute = options.columns.get("label") or (attributes[0] if len(attributes) == 1 else None)
+    attribute = document.asked.get("label") or (attributes[0] if len(attributes) == 1 else None)
     if attribute is None:
         raise UnreadableFileError(
             f"{document.name} has several label attributes: {some(attributes)}.", remedy="Choose one with {label}"
         )
-    source = options.columns.get("item") or next(name for name in SOURCES if name in document.columns)
+    source = document.asked.get("item") or next(name for name in SOURCES if name in document.columns)
     raw = RawAnnotations({"item": source, "annotator": "(not in the manifest)", "label": attribute}, is_text=False)
     for place, record in enumerate(document.records):
         raw.n_rows += 1

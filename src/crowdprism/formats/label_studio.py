@@ -8,7 +8,7 @@ from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 # Where a result keeps its label, by its type.
 VALUE_KEYS = ("choices", "rating", "taxonomy", "selected", "number", "text", "labels")
@@ -23,10 +23,10 @@ def matches_json(document: Document) -> bool:
     return isinstance(first, dict) and "data" in first and ("annotations" in first or "completions" in first)
 
 
-def read_json(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_json(document: Document) -> RawAnnotations:
     """Read tasks: cancelled annotations are skipped, those marked as ground truth become gold."""
-    name = options.columns.get("label") or only_question(document)
-    item_field = options.columns.get("item", "id")
+    name = document.asked.get("label") or only_question(document)
+    item_field = document.asked.get("item", "id")
     raw = RawAnnotations({"item": item_field, "annotator": "completed_by", "label": name}, is_text=False)
     raw.columns |= {"duration": "lead_time", "timestamp": "created_at", "gold": "ground_truth"}
     for place, task in enumerate(document.records):
@@ -36,7 +36,7 @@ def read_json(document: Document, options: ReadingOptions) -> RawAnnotations:
         for annotation in annotations_of(task):
             raw.n_rows += 1
             where = f"{document.name} task {task.get('id', place)!r}"
-            if annotation.get("was_cancelled") and not options.include_rejected:
+            if annotation.get("was_cancelled") and not document.options.include_rejected:
                 raw.skip("cancelled", where)
                 continue
             label = label_of(annotation, name)
@@ -120,11 +120,11 @@ def matches_min(document: Document) -> bool:
     )
 
 
-def read_min(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_min(document: Document) -> RawAnnotations:
     """Read one record per annotation."""
     records = document.records
-    item_field = options.columns.get("item", "id")
-    name = options.columns.get("label") or label_field(document, records, item_field)
+    item_field = document.asked.get("item", "id")
+    name = document.asked.get("label") or label_field(document, records, item_field)
     for field in (item_field, name):
         if field not in document.columns:
             raise UnreadableFileError(f"{document.name} has no field {field!r}; it has {some(document.columns, 15)}.")

@@ -8,7 +8,7 @@ from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 INPUT, ANSWER = "Input.", "Answer."
 TASK_ANSWERS = "Answer.taskAnswers"
@@ -20,13 +20,13 @@ def matches(document: Document) -> bool:
     return document.container == "table" and {"HITId", "WorkerId"} <= set(document.columns)
 
 
-def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read(document: Document) -> RawAnnotations:
     """Read assignments; rejected ones are skipped unless `include_rejected`."""
-    pairs = item_label_pairs(document, options)
+    pairs = item_label_pairs(document)
     raw = RawAnnotations(
         {
             "item": ", ".join(dict.fromkeys(item for item, _ in pairs)),
-            "annotator": options.columns.get("annotator", "WorkerId"),
+            "annotator": document.asked.get("annotator", "WorkerId"),
             "label": ", ".join(dict.fromkeys(label for _, label in pairs)),
         },
         is_text=True,
@@ -35,7 +35,7 @@ def read(document: Document, options: ReadingOptions) -> RawAnnotations:
     raw.columns |= times
     for place, record in enumerate(document.records):
         raw.n_rows += 1
-        if record.get("AssignmentStatus") == "Rejected" and not options.include_rejected:
+        if record.get("AssignmentStatus") == "Rejected" and not document.options.include_rejected:
             raw.skip("rejected", document.place(place))
             continue
         worker = record[raw.columns["annotator"]]
@@ -56,12 +56,12 @@ def seconds(text: Any, share: int) -> float | None:
         return None
 
 
-def item_label_pairs(document: Document, options: ReadingOptions) -> list[tuple[str, str]]:
+def item_label_pairs(document: Document) -> list[tuple[str, str]]:
     """Which column names the item that an answer column is about; one pair for each item of a HIT."""
     columns = document.columns
     answers = [column for column in columns if column.startswith(ANSWER)]
     inputs = [column for column in columns if column.startswith(INPUT)]
-    label, item = options.columns.get("label"), options.columns.get("item")
+    label, item = document.asked.get("label"), document.asked.get("item")
     if label is not None and label not in columns:
         label = next((one for one in (f"{ANSWER}{label}", f"{ANSWER}{label}.label") if one in columns), label)
         if label not in columns and not any(one.startswith(label) for one in answers):
@@ -70,7 +70,7 @@ def item_label_pairs(document: Document, options: ReadingOptions) -> list[tuple[
         item = next((one for one in (f"{INPUT}{item}",) if one in columns), None)
         if item is None:
             raise UnreadableFileError(
-                f"{document.name} has no input column {options.columns['item']!r}; it has {some(inputs, 12)}.",
+                f"{document.name} has no input column {document.asked['item']!r}; it has {some(inputs, 12)}.",
                 parameter="item",
             )
     numbered = numbered_pairs(inputs, answers, item, label)

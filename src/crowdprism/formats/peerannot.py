@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 N_LOOKED_AT = 20
 
@@ -22,7 +22,7 @@ def matches(document: Document) -> bool:
     )
 
 
-def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read(document: Document) -> RawAnnotations:
     """Read nested answers; a metadata.json beside the file says how many classes there are."""
     raw = RawAnnotations({"item": "(outer keys)", "annotator": "(inner keys)", "label": "(values)"}, is_text=True)
     for item, given in document.json.items():
@@ -45,5 +45,5 @@ def beside(document: Document) -> dict[str, Any]:
     path = document.path.with_name("metadata.json")
     if not path.is_file():
         return {}
-    records = Document(str(path), path=path, encoding=document.encoding).records
+    records = Document(str(path), path=path, options=document.options).records
     return records[0] if records else {}

@@ -6,7 +6,7 @@ from typing import Any
 
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 ITEM, ANNOTATOR = "_input_hash", "_annotator_id"
 
@@ -16,12 +16,10 @@ def matches(document: Document) -> bool:
     return document.container in ("json", "json lines") and {"_input_hash", "answer"} <= set(document.columns)
 
 
-def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read(document: Document) -> RawAnnotations:
     """Read answers: ignored ones are skipped; in binary tasks a rejection means "not" the label shown."""
-    item_field = options.columns.get("item", ITEM)
-    annotator_field = options.columns.get("annotator") or (
-        ANNOTATOR if ANNOTATOR in document.columns else "_session_id"
-    )
+    item_field = document.asked.get("item", ITEM)
+    annotator_field = document.asked.get("annotator") or (ANNOTATOR if ANNOTATOR in document.columns else "_session_id")
     raw = RawAnnotations({"item": item_field, "annotator": annotator_field, "label": "accept"}, is_text=False)
     has_time = "_timestamp" in document.columns
     if has_time:
@@ -33,7 +31,7 @@ def read(document: Document, options: ReadingOptions) -> RawAnnotations:
             raw.skip(reason, document.place(place))
             continue
         numbers = {"timestamp": record.get("_timestamp")} if has_time else {}
-        raw.add(field_of(document, place, record, item_field), annotator_of(document, record, annotator_field, options),
+        raw.add(field_of(document, place, record, item_field), annotator_of(document, record, annotator_field),
                 label, **numbers)  # fmt: skip
     if any("options" not in record and "label" in record for record in document.records[:20]):
         raw.columns["label"] = "label and answer"
@@ -67,9 +65,9 @@ def field_of(document: Document, place: int, record: dict[str, Any], field: str)
     return record[field]
 
 
-def annotator_of(document: Document, record: dict[str, Any], field: str, options: ReadingOptions) -> Any:
+def annotator_of(document: Document, record: dict[str, Any], field: str) -> Any:
     """Who answered; without sessions, the file name if the caller says so."""
-    if options.annotator_from == "filename":
+    if document.options.annotator_from == "filename":
         return document.stem
     if record.get(field) is None:
         raise UnreadableFileError(

@@ -247,15 +247,15 @@ def read_files(files: list[FoundFile], format: str, options: ReadingOptions) -> 
     formats: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for path, from_folder in files:
-        for document in open_documents(path, options.encoding):
-            name = detect.detect_format(document, options) if format == "auto" else format
+        for document in open_documents(path, options):
+            name = detect.detect_format(document) if format == "auto" else format
             if name is None and from_folder:
                 left_out[document.name] = document.seen()
                 continue
             if name is None:
                 raise detect.unknown_format(document)
             formats[document.name] = name
-            parts.append(detect.FORMATS[name].read(document, options))
+            parts.append(detect.FORMATS[name].read(document))
     if not parts:
         raise UnreadableFileError(
             "None of the files is in a known format: "

@@ -10,7 +10,7 @@ import polars as pl
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations
 
 # Names as they occur in exports, compared without case and punctuation; the first that a table has is taken.
 SYNONYMS: dict[str, tuple[str, ...]] = {
@@ -79,37 +79,28 @@ def is_tabular(document: Document) -> bool:
     )
 
 
-def matches(document: Document, options: ReadingOptions) -> bool:
+def matches(document: Document) -> bool:
     """Tell whether item, annotator and label columns are there (the annotator may come from the file name)."""
     if not is_tabular(document):
         return False
-    needed = [role for role in REQUIRED if not (role == "annotator" and options.annotator_from)]
-    named = {role: column for role, column in options.columns.items() if column in document.columns}
+    needed = [role for role in REQUIRED if not (role == "annotator" and document.options.annotator_from)]
+    named = {role: column for role, column in document.asked.items() if column in document.columns}
     found = find_columns(document.columns, named)
-    return all(role in found or role in options.columns for role in needed)
+    return all(role in found or role in document.asked for role in needed)
 
 
-def read_layout(name: str) -> Any:
-    """Return the reader of a named layout."""
-
-    def read_named(document: Document, options: ReadingOptions) -> RawAnnotations:
-        return read(document, options, {**NAMED_LAYOUTS[name], **options.columns})
-
-    return read_named
-
-
-def read(document: Document, options: ReadingOptions, given: dict[str, str] | None = None) -> RawAnnotations:
+def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotations:
     """Read a long table."""
-    columns = find_columns(document.columns, dict(given if given is not None else options.columns))
+    columns = find_columns(document.columns, dict(given if given is not None else document.asked))
     columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
-    if options.annotator_from:
+    if document.options.annotator_from:
         columns.pop("annotator", None)
-    require_columns(document, columns, options)
+    require_columns(document, columns)
     frame = document.frame
     raw = RawAnnotations(columns, is_text=document.container == "table")
     raw.n_rows = frame.height
-    kept = finished_rows(document, frame, raw, options)
-    kept = labelled_rows(document, frame, kept, raw, options)
+    kept = finished_rows(document, frame, raw)
+    kept = labelled_rows(document, frame, kept, raw)
     frame = frame.filter(kept) if not kept.all() else frame
     raw.item, raw.label = column_of(frame[columns["item"]]), column_of(frame[columns["label"]])
     if "annotator" in columns:
@@ -125,10 +116,10 @@ def read(document: Document, options: ReadingOptions, given: dict[str, str] | No
     return raw
 
 
-def require_columns(document: Document, columns: dict[str, str], options: ReadingOptions) -> None:
+def require_columns(document: Document, columns: dict[str, str]) -> None:
     """Stop where a column that is needed is not there, and list those that are."""
-    needed = [role for role in REQUIRED if not (role == "annotator" and options.annotator_from)]
-    asked = [f"{column!r} (for {role})" for role, column in options.columns.items() if column not in document.columns]
+    needed = [role for role in REQUIRED if not (role == "annotator" and document.options.annotator_from)]
+    asked = [f"{column!r} (for {role})" for role, column in document.asked.items() if column not in document.columns]
     absent = asked or [f"for {role}" for role in needed if role not in columns]
     if absent:
         raise UnreadableFileError(
@@ -137,10 +128,10 @@ def require_columns(document: Document, columns: dict[str, str], options: Readin
         )
 
 
-def finished_rows(document: Document, frame: pl.DataFrame, raw: RawAnnotations, options: ReadingOptions) -> pl.Series:
+def finished_rows(document: Document, frame: pl.DataFrame, raw: RawAnnotations) -> pl.Series:
     """Mask of the rows whose status (if there is one) does not say that they do not count."""
     kept = pl.Series([True]).new_from_index(0, frame.height)
-    if "status" not in frame.columns or options.include_rejected or frame["status"].dtype != pl.String:
+    if "status" not in frame.columns or document.options.include_rejected or frame["status"].dtype != pl.String:
         return kept
     status = frame["status"].str.to_lowercase().fill_null("")
     for reason in UNFINISHED:
@@ -151,18 +142,16 @@ def finished_rows(document: Document, frame: pl.DataFrame, raw: RawAnnotations, 
     return kept
 
 
-def labelled_rows(
-    document: Document, frame: pl.DataFrame, kept: pl.Series, raw: RawAnnotations, options: ReadingOptions
-) -> pl.Series:
+def labelled_rows(document: Document, frame: pl.DataFrame, kept: pl.Series, raw: RawAnnotations) -> pl.Series:
     """Mask of the rows with item, annotator and label; a row without one is an error unless it may be skipped."""
     for role in REQUIRED:
         if role not in raw.columns:
             continue
-        absent = missing_cells(frame[raw.columns[role]], markers_of(options, MISSING_LABELS)) & kept
+        absent = missing_cells(frame[raw.columns[role]], markers_of(document, MISSING_LABELS)) & kept
         if not absent.any():
             continue
         count, first = int(absent.sum()), document.place(int(absent.arg_true()[0]))
-        if not options.skip_missing:
+        if not document.options.skip_missing:
             raise UnreadableFileError(
                 f"{count} of {frame.height} {role}s in column {raw.columns[role]!r} are missing; the first is at "
                 f"{first}.",
@@ -173,9 +162,10 @@ def labelled_rows(
     return kept
 
 
-def markers_of(options: ReadingOptions, default: tuple[str, ...]) -> tuple[str, ...]:
+def markers_of(document: Document, default: tuple[str, ...]) -> tuple[str, ...]:
     """What stands for a missing cell, in lower case."""
-    return default if options.missing is None else ("", *(str(marker).lower() for marker in options.missing))
+    given = document.options.missing
+    return default if given is None else ("", *(str(marker).lower() for marker in given))
 
 
 def missing_cells(column: pl.Series, markers: tuple[str, ...]) -> pl.Series:
@@ -229,7 +219,7 @@ def matches_cifar10h(document: Document) -> bool:
     return document.container == "table" and {"annotator_id", "chosen_label", "is_attn_check"} <= set(document.columns)
 
 
-def read_cifar10h(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_cifar10h(document: Document) -> RawAnnotations:
     """Read one row per trial; attention checks are skipped, reaction times are milliseconds."""
     item = next((column for column in CIFAR10H_ITEMS if column in document.columns), None)
     given = {"annotator": "annotator_id", "label": "chosen_label"}
@@ -239,7 +229,7 @@ def read_cifar10h(document: Document, options: ReadingOptions) -> RawAnnotations
     is_check = document.frame["is_attn_check"].str.to_lowercase().is_in(["1", "1.0", "true"])
     checks = is_check.arg_true()
     document.frame = document.frame.filter(~is_check)
-    raw = read(document, options, {**given, **options.columns})
+    raw = read(document, {**given, **document.asked})
     raw.n_rows += len(checks)
     if len(checks):
         raw.skip("attention check", document.place(int(checks[0])), len(checks))
@@ -276,7 +266,7 @@ def is_number(cell: str) -> bool:
     return True
 
 
-def read_matrix(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_matrix(document: Document) -> RawAnnotations:
     """Read a matrix of class codes; items and annotators are numbered from 0."""
     rows = [cells_of(line) for line in document.text.splitlines() if line.strip()]
     odd = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
@@ -286,21 +276,22 @@ def read_matrix(document: Document, options: ReadingOptions) -> RawAnnotations:
             "Every row of a matrix is an item and has a cell for each annotator (-1 for none)."
         )
     cells = np.array(rows, dtype=object)
-    raw = labelled_cells(cells, list(range(len(rows))), list(range(cells.shape[1])), markers_of(options, MISSING_CELLS))
+    items, annotators = list(range(len(rows))), list(range(cells.shape[1]))
+    raw = labelled_cells(cells, items, annotators, markers_of(document, MISSING_CELLS))
     raw.columns = {"item": "(row number)", "annotator": "(column number)", "label": "(cells)"}
     raw.label = pl.Series(raw.label, dtype=pl.String)
     raw.n_rows = len(rows)
     return raw
 
 
-def matches_wide(document: Document, options: ReadingOptions) -> bool:
+def matches_wide(document: Document) -> bool:
     """Tell whether the columns look like annotators: cells from few values, the first column naming items."""
     if document.container not in ("table", "parquet") or len(document.columns) < 3:
         return False
     names = [simplified(column) for column in document.columns]
     if any(name in SYNONYMS["annotator"] or name in SYNONYMS["label"] for name in names):
         return False
-    first = item_column(document, options)
+    first = item_column(document)
     start = [document.columns.index(first)] if first is not None else []
     cells = [cell for row in sample_cells(document) for place, cell in enumerate(row) if place not in start]
     values = {cell.strip().lower() for cell in cells} - set(MISSING_CELLS)
@@ -316,29 +307,29 @@ def sample_cells(document: Document) -> list[list[str]]:
     return [["" if cell is None else str(cell) for cell in row] for row in document.frame.head(50).rows()]
 
 
-def item_column(document: Document, options: ReadingOptions) -> str | None:
+def item_column(document: Document) -> str | None:
     """The column that names items: as asked, else the first one if its name says so or it has none."""
-    if "item" in options.columns:
-        return options.columns["item"]
+    if "item" in document.asked:
+        return document.asked["item"]
     first = document.columns[0]
     return first if simplified(first) in UNNAMED or simplified(first) in SYNONYMS["item"] else None
 
 
-def read_wide(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read_wide(document: Document) -> RawAnnotations:
     """Read a wide table."""
     frame = document.frame
-    first = item_column(document, options)
+    first = item_column(document)
     if first is not None and document.columns[0] == first:
         first = frame.columns[0]  # a column without name gets one from the table engine
     if first is not None and first not in frame.columns:
         raise UnreadableFileError(f"{document.name} has no column {first!r}. Its columns are {frame.columns}.")
-    gold = options.columns.get("gold")
+    gold = document.asked.get("gold")
     annotators = [column for column in frame.columns if column not in (first, gold)]
     items = list(range(frame.height)) if first is None else frame[first].to_list()
     cells = np.empty((frame.height, len(annotators)), dtype=object)
     for place, column in enumerate(annotators):
         cells[:, place] = frame[column].cast(pl.String).to_list()
-    raw = labelled_cells(cells, items, annotators, markers_of(options, MISSING_CELLS))
+    raw = labelled_cells(cells, items, annotators, markers_of(document, MISSING_CELLS))
     raw.columns = {"item": first or "(row number)", "annotator": "(column names)", "label": "(cells)"}
     if gold:
         raw.gold_item, raw.gold_label = items, frame[gold].cast(pl.String).to_list()

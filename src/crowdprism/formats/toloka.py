@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions
+from crowdprism.formats.raw_annotations import RawAnnotations
 
 WORKER, STATUS, TASK = "ASSIGNMENT:worker_id", "ASSIGNMENT:status", "ASSIGNMENT:task_id"
 STARTED, SUBMITTED = "ASSIGNMENT:started", "ASSIGNMENT:submitted"
@@ -16,12 +16,12 @@ def matches(document: Document) -> bool:
     return document.container == "table" and any(column.startswith("OUTPUT:") for column in document.columns)
 
 
-def read(document: Document, options: ReadingOptions) -> RawAnnotations:
+def read(document: Document) -> RawAnnotations:
     """Read assignments: golden answers become gold; rejected, skipped and expired assignments are skipped."""
-    item = column_for(document, options, "item", "INPUT:")
-    label = column_for(document, options, "label", "OUTPUT:")
-    golden = options.columns.get("gold", label.replace("OUTPUT:", "GOLDEN:"))
-    worker = options.columns.get("annotator", WORKER)
+    item = column_for(document, "item", "INPUT:")
+    label = column_for(document, "label", "OUTPUT:")
+    golden = document.asked.get("gold", label.replace("OUTPUT:", "GOLDEN:"))
+    worker = document.asked.get("annotator", WORKER)
     if worker not in document.columns:
         raise UnreadableFileError(f"{document.name} has no column {worker!r}; it has {some(document.columns, 15)}.")
     raw = RawAnnotations({"item": item, "annotator": worker, "label": label}, is_text=True)
@@ -34,7 +34,7 @@ def read(document: Document, options: ReadingOptions) -> RawAnnotations:
         if record.get(golden):
             raw.add_gold(record[item], record[golden])
         status = (record.get(STATUS) or "").upper()
-        if status not in ANSWERED and not options.include_rejected:
+        if status not in ANSWERED and not document.options.include_rejected:
             raw.skip(status.lower(), document.place(place))
         elif not record[label]:
             raw.skip("no answer", document.place(place))
@@ -44,9 +44,9 @@ def read(document: Document, options: ReadingOptions) -> RawAnnotations:
     return raw
 
 
-def column_for(document: Document, options: ReadingOptions, role: str, prefix: str) -> str:
+def column_for(document: Document, role: str, prefix: str) -> str:
     """The column asked for (with or without prefix), else the only one with the prefix."""
-    asked = options.columns.get(role)
+    asked = document.asked.get(role)
     found = [column for column in document.columns if column.startswith(prefix)]
     if asked is not None:
         name = next((one for one in (asked, f"{prefix}{asked}") if one in document.columns), None)
