@@ -38,7 +38,7 @@ def test_always_sure_and_half_right_has_the_known_errors() -> None:
     truth = np.array([0, 1] * 5)
     assert reliability_curve(shares, truth).expected_calibration_error == pytest.approx(0.5)
     assert brier_score(shares, truth) == pytest.approx(1.0)
-    assert "too sure" in str(calibration(shares, truth))
+    assert "too high on average" in str(calibration(shares, truth))
 
 
 def test_bins_hold_every_item_once() -> None:

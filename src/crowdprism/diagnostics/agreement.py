@@ -35,22 +35,12 @@ COUNT_CELLS_PER_ANNOTATION = 8  # up to this many possible cells per annotation,
 
 @dataclass(frozen=True)
 class LabelCounts:
-    """Non-zero counts of (item, label) over items with at least two annotations.
+    """Non-zero counts of (item, label) over items with at least two annotations, sorted by item."""
 
-    Attributes
-    ----------
-    item, label, count
-        (n_cells,) codes and number of annotations, sorted by item.
-    per_item
-        (n_items,) annotations of each item, 0 where it has fewer than two.
-    n_classes
-        Number of classes.
-    """
-
-    item: NDArray[np.int64]
-    label: NDArray[np.int64]
-    count: NDArray[np.int64]
-    per_item: NDArray[np.int64]
+    item: NDArray[np.int64]  # (n_cells,)
+    label: NDArray[np.int64]  # (n_cells,)
+    count: NDArray[np.int64]  # (n_cells,)
+    per_item: NDArray[np.int64]  # (n_items,) annotations of each item, 0 where it has fewer than two
     n_classes: int
 
     @property

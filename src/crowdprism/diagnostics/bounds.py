@@ -25,21 +25,11 @@ LARGEST_ERROR = 2.0  # two probability vectors are never farther apart than this
 
 @dataclass(frozen=True)
 class Nearest:
-    """The annotator or item nearest to the ideal of each class.
+    """The annotator or item nearest to the ideal of each class; arrays are (n_classes,)."""
 
-    Attributes
-    ----------
-    distance
-        (n_classes,) Euclidean distance of the nearest one.
-    who
-        (n_classes,) its position.
-    label
-        (n_classes,) the given label that stands for the class under the best assignment; for items the class itself.
-    """
-
-    distance: FloatArray
-    who: NDArray[np.int64]
-    label: NDArray[np.int64]
+    distance: FloatArray  # Euclidean distance of the nearest one
+    who: NDArray[np.int64]  # its position
+    label: NDArray[np.int64]  # the label assigned to the class; for items the class itself
 
     @property
     def largest(self) -> float:

@@ -1,4 +1,4 @@
-"""Do probabilities mean what they say? Calibration against gold, and temperature scaling without gold."""
+"""Are probabilities calibrated? Comparison with gold, and temperature scaling without gold."""
 
 from __future__ import annotations
 
@@ -22,22 +22,12 @@ WRONG_GOLD_SHARE = 0.02  # of gold labels, taken to be wrong while a temperature
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Confidence against accuracy in bins of equal width; empty bins are NaN.
+    """Confidence against accuracy in bins of equal width; empty bins are NaN."""
 
-    Attributes
-    ----------
-    edges
-        (n_bins + 1,)
-    confidence, accuracy
-        (n_bins,) means within each bin.
-    count
-        (n_bins,) items in each bin.
-    """
-
-    edges: FloatArray
-    confidence: FloatArray
-    accuracy: FloatArray
-    count: NDArray[np.int64]
+    edges: FloatArray  # (n_bins + 1,)
+    confidence: FloatArray  # (n_bins,) mean within each bin
+    accuracy: FloatArray  # (n_bins,) mean within each bin
+    count: NDArray[np.int64]  # (n_bins,) items in each bin
 
     @property
     def expected_calibration_error(self) -> float:
@@ -110,10 +100,11 @@ class Calibration:
     curve: ReliabilityCurve
 
     def __str__(self) -> str:
-        lean = "too sure" if self.mean_confidence > self.accuracy else "not sure enough"
+        gap = self.mean_confidence - self.accuracy
         return (
-            f"calibration error {self.expected_calibration_error:.3f}, Brier score {self.brier_score:.3f}; on average "
-            f"{abs(self.mean_confidence - self.accuracy):.3f} {lean} ({self.n_items} items with gold)"
+            f"calibration error {self.expected_calibration_error:.3f}, Brier score {self.brier_score:.3f}; "
+            f"probabilities are {abs(gap):.3f} too {'high' if gap > 0 else 'low'} on average "
+            f"({self.n_items} items with gold)"
         )
 
 
@@ -130,7 +121,7 @@ def calibration(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_
     Examples
     --------
     >>> print(calibration([[0.9, 0.1]] * 10, [0] * 9 + [1]))
-    calibration error 0.000, Brier score 0.180; on average 0.000 not sure enough (10 items with gold)
+    calibration error 0.000, Brier score 0.180; probabilities are 0.000 too low on average (10 items with gold)
     """
     shares, truth = checked(class_probabilities, true_classes)
     curve = reliability_curve(shares, truth, n_bins=n_bins)
@@ -159,7 +150,7 @@ def with_temperature(class_probabilities: Any, temperature: float) -> FloatArray
 
 @dataclass(frozen=True)
 class Temperature:
-    """Temperature found on held-out annotations, and their mean log likelihood before and after."""
+    """A temperature, and the mean log likelihood of held-out annotations before and after."""
 
     value: float
     before: float
@@ -167,9 +158,9 @@ class Temperature:
 
 
 def fit_temperature(class_probabilities: Any, confusions: Any, held_out: Annotations) -> Temperature:
-    """The temperature of class probabilities that explains annotations best which the model did not see.
+    """Find the temperature of class probabilities that best explains held-out annotations.
 
-    No gold is needed: a label's probability is the class probabilities seen through the annotator's confusion.
+    This needs no gold: the probability of a label follows from the class probabilities and the annotator's confusion.
 
     Parameters
     ----------
@@ -198,9 +189,9 @@ def fit_temperature(class_probabilities: Any, confusions: Any, held_out: Annotat
 
 
 def fit_gold_temperature(class_probabilities: Any, true_classes: Any) -> float:
-    """The temperature of at least 1 under which gold is most likely, some of the gold itself being wrong.
+    """Find the temperature of at least 1 under which gold is most likely, if some of the gold is wrong.
 
-    Probabilities of aggregators are often too sure: annotators err together on hard items.
+    Probabilities of aggregators are often too high, because annotators make the same mistakes on hard items.
     """
     from scipy.optimize import minimize_scalar
 

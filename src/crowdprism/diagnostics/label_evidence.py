@@ -143,27 +143,13 @@ def class_probabilities_without(result: FitResult, annotations: Annotations) -> 
 
 @dataclass(frozen=True)
 class LabelEvidence:
-    """How well three explanations fit each annotator's labels, as log marginal likelihoods.
+    """How well three explanations fit each annotator's labels, as log marginal likelihoods: (n_annotators,)."""
 
-    Attributes
-    ----------
-    careless
-        (n_annotators,) labels that do not depend on the true class (a confusion of rank one), or hardly do.
-    steady
-        (n_annotators,) one accuracy for all classes, not near chance, errors spread evenly.
-    free
-        (n_annotators,) any confusion matrix.
-    accuracy
-        (n_annotators, 200) posterior over `ACCURACY_GRID` under the steady explanation.
-    counts
-        (n_annotators, true class, given label) expected counts.
-    """
-
-    careless: FloatArray
-    steady: FloatArray
-    free: FloatArray
-    accuracy: FloatArray
-    counts: FloatArray
+    careless: FloatArray  # labels do not depend on the true class (a confusion of rank one), or hardly do
+    steady: FloatArray  # one accuracy for all classes, not near chance, errors spread evenly
+    free: FloatArray  # any confusion matrix
+    accuracy: FloatArray  # (n_annotators, 200) posterior over `ACCURACY_GRID` under the steady explanation
+    counts: FloatArray  # (n_annotators, true class, given label) expected counts
 
     @property
     def spammer_probability(self) -> FloatArray:

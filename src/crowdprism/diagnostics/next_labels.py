@@ -60,15 +60,8 @@ class Suggestion:
         """One row per label to ask for, in the user's own names."""
         from crowdprism.annotations.frames import frame_of_columns
 
-        return frame_of_columns(
-            {
-                "item": self.items[self.item],
-                "annotator": self.annotators[self.annotator],
-                "gain": self.gain,
-                "cost": self.cost,
-            },
-            kind,
-        )
+        names = {"item": self.items[self.item], "annotator": self.annotators[self.annotator]}
+        return frame_of_columns({**names, "gain": self.gain, "cost": self.cost}, kind)
 
 
 def suggest(
@@ -152,9 +145,8 @@ def checked_costs(costs: Any, n_annotators: int) -> FloatArray:
 
 def checked_capacity(capacity: Any, n_annotators: int) -> NDArray[np.int64]:
     """Labels that each annotator can give."""
-    if capacity is None:
-        return np.full(n_annotators, np.iinfo(np.int64).max)
-    room = np.broadcast_to(np.asarray(capacity), (n_annotators,)) if np.ndim(capacity) == 0 else np.asarray(capacity)
+    most = np.iinfo(np.int64).max if capacity is None else np.asarray(capacity)
+    room = np.full(n_annotators, most) if np.ndim(most) == 0 else np.asarray(most)
     if room.shape != (n_annotators,) or (room < 0).any():
         raise InvalidParameterError(f"capacity must be one number or {n_annotators} numbers of at least 0.")
     return room.astype(np.int64)

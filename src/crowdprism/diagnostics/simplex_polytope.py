@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 TOLERANCE = 1e-7  # linear programs and hulls are solved to about 1e-9
-FAR = 1e3  # a linear program that runs this far from the centre is called unbounded
+FAR = 1e3  # a linear program that gets this far from the centre counts as unbounded
 MAX_FACETS = 60_000  # a hull of this many facets takes some seconds
-FACETS_REFINED = 32  # how many of the nearest facets ask for a further row in one round
+FACETS_REFINED = 32  # how many of the nearest facets request a further row in one round
 
 
 def plane_basis(n_classes: int) -> FloatArray:
@@ -51,7 +51,7 @@ def norm_at_distance(distance: float, n_classes: int) -> float:
 
 
 def expected_facets(n_facets: int, *, n_before: int, n_after: int, dimension: int) -> float:
-    """Facets to expect as a hull grows from `n_before` to `n_after` points: at worst n^(dimension / 2).
+    """Expected number of facets when a hull grows from `n_before` to `n_after` points: at worst n^(dimension / 2).
 
     Examples
     --------
@@ -65,15 +65,15 @@ def expected_facets(n_facets: int, *, n_before: int, n_after: int, dimension: in
 class SimplexPolytope:
     """Linear programs and vertices of `{x : rows @ x >= 0, sum(x) = 1}`; rows (n_rows, n_classes) sum to one.
 
-    Linear programs see only the rows in `working` and take in further ones as they are found violated, so that
-    ten thousand rows cost little more than the few that matter.
+    Linear programs contain only the rows in `working` and add further rows when these are violated, so that ten
+    thousand rows cost little more than the few that matter.
     """
 
     rows: FloatArray
     points: FloatArray = field(init=False)  # (n_rows, n_classes - 1), rows in the plane around the centre
     basis: FloatArray = field(init=False)
     working: list[int] = field(init=False)
-    n_programs: int = field(default=0, init=False)
+    passed: set[bytes] = field(default_factory=set, init=False)  # points from which a climb already went on
 
     def __post_init__(self) -> None:
         self.basis = plane_basis(self.rows.shape[1])
@@ -86,7 +86,7 @@ class SimplexPolytope:
         return int(self.rows.shape[1])
 
     def _first_rows(self) -> list[int]:
-        """The rows that lean most to each class and least to it."""
+        """The rows with the largest and the smallest share of each class."""
         return sorted(set(np.argmax(self.rows, axis=0).tolist()) | set(np.argmin(self.rows, axis=0).tolist()))
 
     def to_classes(self, place: FloatArray) -> FloatArray:
@@ -107,7 +107,6 @@ class SimplexPolytope:
         from scipy.optimize import linprog
 
         while True:
-            self.n_programs += 1
             solved = linprog(
                 -direction,
                 A_ub=-self.points[self.working],
@@ -131,10 +130,14 @@ class SimplexPolytope:
         return places
 
     def climb(self, direction: FloatArray) -> FloatArray:
-        """Go to the farthest point in the direction of the last one until the norm no longer grows."""
+        """Go to the farthest point in the direction of the last one until the norm no longer grows.
+
+        Stops early at a point that an earlier climb passed, because the end of that climb is known.
+        """
         place = self.farthest(direction)
         norm = np.linalg.norm(place)
-        while norm < FAR / 2:
+        while norm < FAR / 2 and (point := place.round(6).tobytes()) not in self.passed:
+            self.passed.add(point)
             further = self.farthest(place)
             if np.linalg.norm(further) <= norm * (1 + TOLERANCE):
                 break
@@ -147,11 +150,11 @@ class SimplexPolytope:
         return float("inf") if length >= FAR / 2 else float(np.sqrt(1.0 / self.n_classes + length**2))
 
     def enumerate_vertices(self, *, limit: int = MAX_FACETS) -> Vertices:
-        """Vertices of the polytope, or of a larger one made from fewer rows where that is enough or all we can.
+        """Vertices of the polytope, or of a larger one made from fewer rows.
 
-        Rows are added where the nearest facet of the hull of the chosen rows is not a facet of the hull of all,
-        until it is (then the farthest vertex is exact), until no vertex is farther than the axes (then the
-        condition is certified), or until the hull threatens to have more than `limit` facets.
+        Rows are added where the nearest facet of the hull of the chosen rows is not a facet of the hull of all rows.
+        This ends when it is one (the farthest vertex is exact), when no vertex is farther than the axes (the condition
+        is certified), or when the hull would have more than about `limit` facets.
         """
         if self.n_classes == 2:
             return self._ends()
@@ -162,17 +165,14 @@ class SimplexPolytope:
             distance = -hull[:, -1]
             near = np.argsort(distance)[:FACETS_REFINED]
             near = near[distance[near] < radius - TOLERANCE]
-            if not len(near):
-                return Vertices(self._vertices(hull), float(distance.min()), exact=False, n_rows=len(chosen))
             height = self.points @ hull[near, :-1].T  # (row, facet)
             beyond = height.max(axis=0) > distance[near] + TOLERANCE
-            if not beyond[0]:  # the nearest facet carries all rows: it is a facet of the full hull
-                return Vertices(self._vertices(hull), float(distance.min()), exact=True, n_rows=len(chosen))
-            added = set(np.argmax(height, axis=0)[beyond].tolist()) - set(chosen)
+            exact = bool(len(near)) and not beyond[0]  # the nearest facet supports all rows
+            added = set(np.argmax(height, axis=0)[beyond].tolist()) - set(chosen) if len(near) else set()
             larger = sorted(set(chosen) | added)
             growth = expected_facets(len(hull), n_before=len(chosen), n_after=len(larger), dimension=self.n_classes - 1)
-            if not added or growth > limit:
-                return Vertices(self._vertices(hull), float(distance.min()), exact=False, n_rows=len(chosen))
+            if exact or not added or growth > limit:
+                return Vertices(self._vertices(hull), float(distance.min()), exact=exact, n_rows=len(chosen))
             chosen = larger
             hull = convex_hull(self.points[chosen])
         return Vertices(np.empty((0, self.n_classes)), 0.0, exact=False, n_rows=len(chosen))

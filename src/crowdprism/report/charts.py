@@ -1,7 +1,7 @@
-"""Charts, written in Vega-Lite and drawn to SVG as the report is built.
+"""Charts, written in Vega-Lite and drawn to SVG when the report is built.
 
-The page then holds finished pictures: no charting library to load, nothing to run, and they print. Colours are those of
-the light theme; a style sheet exchanges them on dark paper (`palette.chart_rules`).
+The page contains finished pictures: there is no charting library to load, and they print. Colours are those of the
+light theme; a style sheet replaces them in the dark theme (`palette.chart_rules`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ WIDTH, HEIGHT = 340, 200  # fits a phone unshrunk
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
 MOST_POINTS = 600
 MOST_INTERVALS = 80
-MOST_NODE_NAMES = 10  # of the busiest; more would cover each other
+MOST_NODE_NAMES = 10  # more would cover each other
 WIDE_RANGE = 20  # counts that differ by more than this factor are drawn on a logarithmic axis
 PERCENT = ".0%"
 
@@ -68,7 +68,7 @@ def draw(spec: Spec, *, description: str) -> str:
 
 
 def draw_all(content: ReportContent) -> dict[str, str]:
-    """Every chart that the content allows, by the name the page knows it by."""
+    """Every chart that the content allows, by its name in the page."""
     charts: dict[str, str] = {}
     charts["certainty"] = certainty_chart(content.certainty)
     if len(content.class_rows) <= 30:
@@ -86,57 +86,52 @@ def draw_all(content: ReportContent) -> dict[str, str]:
     return charts
 
 
-def axis(title: str | None, **more: Any) -> Spec:
-    """An axis with a title."""
-    return {"title": title, **more}
+def number(field: str, title: str | None = None, *, scale: Spec | None = None, **axis: Any) -> Spec:
+    """A channel that shows numbers, with the title and options of its axis."""
+    channel: Spec = {"field": field, "type": "quantitative", "axis": {"title": title, **axis}}
+    return channel if scale is None else {**channel, "scale": scale}
 
 
 def certainty_chart(counts: tuple[int, ...]) -> str:
-    """How many items have a label of which probability."""
+    """Number of items by the probability of their label."""
     width = 1 / len(counts)
     rows = [{"from": place * width, "to": (place + 1) * width, "n": n} for place, n in enumerate(counts)]
     sure = sum(count for place, count in enumerate(counts) if (place + 1) * width > 0.9 + 1e-9)
+    x = {
+        "field": "from",
+        "bin": {"binned": True, "step": width},
+        "axis": {"title": "probability of the label", "format": PERCENT, "grid": False, "tickCount": 5},
+        "scale": {"domain": [0, 1]},
+    }
     return draw(
         {
             "data": {"values": rows},
             "mark": {"type": "bar", "color": LIGHT.right, "binSpacing": 1},
-            "encoding": {
-                "x": {
-                    "field": "from",
-                    "bin": {"binned": True, "step": width},
-                    "axis": axis("probability of the label", format=PERCENT, grid=False, tickCount=5),
-                    "scale": {"domain": [0, 1]},
-                },
-                "x2": {"field": "to"},
-                "y": {"field": "n", "type": "quantitative", "axis": axis("items", tickCount=4)},
-            },
+            "encoding": {"x": x, "x2": {"field": "to"}, "y": number("n", "items", tickCount=4)},
         },
-        description=f"Histogram of the probability of labels: {sure} of {sum(counts)} items lie above 90%.",
+        description=f"Histogram of label probabilities: {sure} of {sum(counts)} items are above 90%.",
     )
 
 
 def class_chart(classes: tuple[ClassRow, ...]) -> str:
-    """Share of each class among labels given and among items, as learned."""
+    """Share of each class among items and among given labels."""
     names = distinct([row.name for row in classes])
+    kinds = ["items", "given labels"]
     rows: list[Spec] = []
     for name, row in zip(names, classes, strict=True):
-        rows.append({"class": name, "share": row.item_share, "of": "items"})
-        if row.label_share is not None:
-            rows.append({"class": name, "share": row.label_share, "of": "given labels"})
+        shares = zip(kinds, (row.item_share, row.label_share), strict=True)
+        rows += [{"class": name, "share": share, "of": kind} for kind, share in shares if share is not None]
+    colors = {"domain": kinds, "range": [LIGHT.right, LIGHT.muted]}
     return draw(
         {
             "data": {"values": rows},
             "height": {"step": 9 if len(classes) > 12 else 12},
             "mark": {"type": "bar"},
             "encoding": {
-                "y": {"field": "class", "type": "nominal", "sort": names, "axis": axis(None, labelLimit=110)},
-                "yOffset": {"field": "of", "sort": ["items", "given labels"]},
-                "x": {"field": "share", "type": "quantitative", "axis": axis(None, format=PERCENT, tickCount=5)},
-                "color": {
-                    "field": "of",
-                    "scale": {"domain": ["items", "given labels"], "range": [LIGHT.right, LIGHT.muted]},
-                    "legend": {"title": None, "orient": "top"},
-                },
+                "y": {"field": "class", "type": "nominal", "sort": names, "axis": {"title": None, "labelLimit": 110}},
+                "yOffset": {"field": "of", "sort": kinds},
+                "x": number("share", format=PERCENT, tickCount=5),
+                "color": {"field": "of", "scale": colors, "legend": {"title": None, "orient": "top"}},
             },
         },
         description=f"Bars: share of each of {len(classes)} classes among items and among given labels; table follows.",
@@ -144,18 +139,14 @@ def class_chart(classes: tuple[ClassRow, ...]) -> str:
 
 
 def annotator_chart(content: ReportContent) -> str:
-    """Accuracy of annotators against how much they labelled."""
+    """Accuracy of annotators against the number of labels they gave."""
     known = [row for row in content.annotators.rows if row.accuracy is not None and row.n_labels]
-    shown = known[:: max(1, -(-len(known) // MOST_POINTS))]
-    rows = [{"n": row.n_labels, "accuracy": row.accuracy, "low": row.low, "high": row.high} for row in shown]
-    counts = [row.n_labels or 1 for row in shown]
-    wide = max(counts) > WIDE_RANGE * min(counts)
-    x = {
-        "field": "n",
-        "type": "quantitative",
-        "scale": {"type": "log" if wide else "linear", "zero": False, "nice": False, "padding": 8},
-        "axis": axis("labels given", grid=False, tickCount=4, format="~s"),
-    }
+    drawn = known[:: max(1, -(-len(known) // MOST_POINTS))]
+    rows = [{"n": row.n_labels, "accuracy": row.accuracy, "low": row.low, "high": row.high} for row in drawn]
+    counts = [row.n_labels or 1 for row in drawn]
+    kind = "log" if max(counts) > WIDE_RANGE * min(counts) else "linear"
+    scale = {"type": kind, "zero": False, "nice": False, "padding": 8}
+    x = number("n", "labels given", scale=scale, grid=False, tickCount=4, format="~s")
     layers: list[Spec] = [
         {
             "mark": {"type": "point", "filled": True, "size": 28, "opacity": 0.75, "color": LIGHT.right},
@@ -167,38 +158,29 @@ def annotator_chart(content: ReportContent) -> str:
             "encoding": {"y": {"field": "chance", "type": "quantitative"}},
         },
     ]
-    if len(shown) <= MOST_INTERVALS and all(row.low is not None for row in shown):
+    if len(drawn) <= MOST_INTERVALS and all(row.low is not None for row in drawn):
         interval = {"x": x, "y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
         layers.insert(0, {"mark": {"type": "rule", "opacity": 0.35, "color": LIGHT.right}, "encoding": interval})
-    y = {"scale": {"domain": [0, 1]}, "axis": axis("accuracy", format=PERCENT, tickCount=5)}
+    y = {"scale": {"domain": [0, 1]}, "axis": {"title": "accuracy", "format": PERCENT, "tickCount": 5}}
     return draw(
         {"data": {"values": rows}, "layer": layers, "encoding": {"y": y}},
-        description=f"Accuracy against labels given, for {len(shown)} annotators; the dashed line is guessing the most "
-        f"frequent class, {content.chance:.0%}.",
+        description=f"Accuracy against labels given, for {len(drawn)} annotators; the dashed line is the accuracy of "
+        f"always choosing the most frequent class, {content.chance:.0%}.",
     )
 
 
 def curve_chart(curve: Curve) -> str:
     """A history of the fit."""
-    begin, end = curve.values[0], curve.values[-1]
     rows = [{"step": step + 1, "value": value} for step, value in zip(curve.steps, curve.values, strict=True)]
+    begin, end = curve.values[0], curve.values[-1]
     return draw(
         {
             "data": {"values": rows},
             "height": 140,
             "mark": {"type": "line", "color": LIGHT.right, "strokeWidth": 2},
             "encoding": {
-                "x": {
-                    "field": "step",
-                    "type": "quantitative",
-                    "axis": axis("step", grid=False, tickCount=5, format="d"),
-                },
-                "y": {
-                    "field": "value",
-                    "type": "quantitative",
-                    "scale": {"zero": False},
-                    "axis": axis(None, tickCount=4, format=",.4~g"),
-                },
+                "x": number("step", "step", grid=False, tickCount=5, format="d"),
+                "y": number("value", scale={"zero": False}, tickCount=4, format=",.4~g"),
             },
         },
         description=f"{curve.name}: from {begin:.4g} to {end:.4g} in {curve.steps[-1] + 1} steps.",
@@ -206,39 +188,34 @@ def curve_chart(curve: Curve) -> str:
 
 
 def reliability_chart(bins: Reliability) -> str:
-    """Share right against probability."""
+    """Share of right labels against probability."""
     points = zip(bins.probability, bins.accuracy, bins.count, strict=True)
     rows = [{"probability": probability, "accuracy": accuracy, "n": n} for probability, accuracy, n in points]
-    percent = {"type": "quantitative", "scale": {"domain": [0, 1]}}
+    ticks: Spec = {"scale": {"domain": [0, 1]}, "format": PERCENT, "tickCount": 5}
+    place = {
+        "x": number("probability", "probability of the label", **ticks),
+        "y": number("accuracy", "share right", **ticks),
+    }
+    diagonal = {"x": number("p", "probability of the label", **ticks), "y": number("p", "share right", **ticks)}
+    size = {"field": "n", "type": "quantitative", "scale": {"range": [20, 200]}, "legend": None}
     return draw(
         {
+            "data": {"values": rows},
             "layer": [
                 {
                     "data": {"values": [{"p": 0}, {"p": 1}]},
                     "mark": {"type": "line", "color": LIGHT.muted, "strokeDash": [4, 3], "strokeWidth": 1},
-                    "encoding": {"x": {"field": "p", **percent}, "y": {"field": "p", **percent}},
+                    "encoding": diagonal,
                 },
+                {"mark": {"type": "line", "color": LIGHT.right, "strokeWidth": 2}, "encoding": place},
                 {
-                    "data": {"values": rows},
-                    "mark": {"type": "line", "color": LIGHT.right, "strokeWidth": 2},
-                    "encoding": {"x": {"field": "probability", **percent}, "y": {"field": "accuracy", **percent}},
-                },
-                {
-                    "data": {"values": rows},
                     "mark": {"type": "point", "filled": True, "opacity": 1, "color": LIGHT.right},
-                    "encoding": {
-                        "x": {
-                            "field": "probability",
-                            **percent,
-                            "axis": axis("probability of the label", format=PERCENT, tickCount=5),
-                        },
-                        "y": {"field": "accuracy", **percent, "axis": axis("share right", format=PERCENT, tickCount=5)},
-                        "size": {"field": "n", "type": "quantitative", "scale": {"range": [20, 200]}, "legend": None},
-                    },
+                    "encoding": {**place, "size": size},
                 },
-            ]
+            ],
         },
-        description=f"Reliability curve: probabilities and share right differ by {bins.expected_error:.1%} on average.",
+        description=f"Reliability curve: probability and share of right labels differ by {bins.expected_error:.1%} on "
+        "average.",
     )
 
 
@@ -255,6 +232,9 @@ def graph_chart(graph: Graph) -> str:
     ]
     place = {"type": "quantitative", "axis": None, "scale": {"domain": [-1.12, 1.12]}}
     here = {"x": {"field": "x", **place}, "y": {"field": "y", **place}}
+    thick = {"field": "w", "type": "quantitative", "scale": {"domain": [0, 1], "range": [0.3, 3]}, "legend": None}
+    size = {"field": "n", "type": "quantitative", "scale": {"range": [30, 220]}, "legend": None}
+    ends = {"x2": {"field": "x2"}, "y2": {"field": "y2"}, "strokeWidth": thick, "opacity": {"value": 0.35}}
     return draw(
         {
             "height": WIDTH,
@@ -262,26 +242,12 @@ def graph_chart(graph: Graph) -> str:
                 {
                     "data": {"values": lines},
                     "mark": {"type": "rule", "color": LIGHT.muted},
-                    "encoding": {
-                        **here,
-                        "x2": {"field": "x2"},
-                        "y2": {"field": "y2"},
-                        "strokeWidth": {
-                            "field": "w",
-                            "type": "quantitative",
-                            "scale": {"domain": [0, 1], "range": [0.3, 3]},
-                            "legend": None,
-                        },
-                        "opacity": {"value": 0.35},
-                    },
+                    "encoding": {**here, **ends},
                 },
                 {
                     "data": {"values": nodes},
                     "mark": {"type": "point", "filled": True, "opacity": 1, "color": LIGHT.right},
-                    "encoding": {
-                        **here,
-                        "size": {"field": "n", "type": "quantitative", "scale": {"range": [30, 220]}, "legend": None},
-                    },
+                    "encoding": {**here, "size": size},
                 },
                 {
                     "data": {"values": nodes[:MOST_NODE_NAMES]},
@@ -290,12 +256,12 @@ def graph_chart(graph: Graph) -> str:
                 },
             ],
         },
-        description=f"Graph of {len(graph.names)} annotators; lines join those who labelled the same items.",
+        description=f"Graph of {len(graph.names)} annotators; lines connect those who labelled the same items.",
     )
 
 
 def pair_chart(pairs: PairTable) -> str:
-    """Share of equal labels of every two of the busiest annotators."""
+    """Share of equal labels for all pairs of the annotators with most labels."""
     names = distinct(pairs.names)
     rows = [
         {"first": names[i], "second": names[j], "share": share}
@@ -304,7 +270,13 @@ def pair_chart(pairs: PairTable) -> str:
         if share is not None
     ]
     place = {"type": "nominal", "scale": {"domain": names}}
-    shown = {"labelLimit": 90, "grid": False}
+    labels = {"title": None, "labelLimit": 90, "grid": False}
+    share = {
+        "field": "share",
+        "type": "quantitative",
+        "scale": {"domain": [0, 1], "range": [0.04, 1]},
+        "legend": {"title": "equal labels", "format": PERCENT, "orient": "top", "values": [0, 0.5, 1]},
+    }
     return draw(
         {
             "data": {"values": rows},
@@ -312,22 +284,17 @@ def pair_chart(pairs: PairTable) -> str:
             "height": {"step": 15},
             "mark": {"type": "rect", "color": LIGHT.right},
             "encoding": {
-                "x": {"field": "first", **place, "axis": axis(None, labelAngle=-90, **shown)},
-                "y": {"field": "second", **place, "axis": axis(None, **shown)},
-                "opacity": {
-                    "field": "share",
-                    "type": "quantitative",
-                    "scale": {"domain": [0, 1], "range": [0.04, 1]},
-                    "legend": {"title": "equal labels", "format": PERCENT, "orient": "top", "values": [0, 0.5, 1]},
-                },
+                "x": {"field": "first", **place, "axis": {**labels, "labelAngle": -90}},
+                "y": {"field": "second", **place, "axis": labels},
+                "opacity": share,
             },
         },
-        description=f"Share of equal labels between every two of {len(pairs.names)} annotators.",
+        description=f"Share of equal labels for all pairs of {len(pairs.names)} annotators.",
     )
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Names with a number after those that look like an earlier one, so that a chart keeps them apart.
+    """Add a number to names that equal an earlier one, so that a chart keeps them apart.
 
     Examples
     --------

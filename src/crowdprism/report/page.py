@@ -95,11 +95,7 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
             [
                 row.name,
                 row.n_labels,
-                thousandths(row.accuracy),
-                thousandths(row.low),
-                thousandths(row.high),
-                thousandths(row.skill),
-                thousandths(row.agreement),
+                *map(thousandths, (row.accuracy, row.low, row.high, row.skill, row.agreement)),
                 list(row.remarks),
                 thousandths(row.fitted),
             ]

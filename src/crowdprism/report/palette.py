@@ -1,7 +1,7 @@
 """Colours of the page, light and dark, chosen so that text on them stays readable.
 
-Blue stands for right and orange for mistaken: people with any common colour blindness tell these two apart, and each
-ramp also grows steadily darker (or lighter, on dark paper), so it survives a black-and-white printer.
+Blue means right and orange means wrong. People with any common colour blindness can distinguish the two, and each ramp
+gets steadily darker (lighter in the dark theme), so it also works in black and white.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def ramp(theme: Theme, end: str) -> list[tuple[str, str]]:
 
 
 def text_on(background: str, theme: Theme) -> str:
-    """The theme's ink or card where readable; else black or white, of which one always is."""
+    """The ink or card colour of the theme if readable; else black or white, one of which always is."""
     for text in (theme.ink, theme.card):
         if contrast(background, text) >= READABLE_CONTRAST:
             return text
@@ -123,7 +123,7 @@ def heat_rules() -> str:
 
 
 def chart_rules() -> str:
-    """CSS that recolours charts, which are drawn in light colours, by the theme in force."""
+    """CSS that recolours charts, which are drawn in the colours of the light theme."""
     return "".join(
         f'.chart [{attribute}="{color}"]{{{attribute}:var(--{role})}}'
         for role, color in vars(LIGHT).items()
