@@ -101,7 +101,7 @@ def test_a_packed_document_equals_the_plain_one(tmp_path: Path) -> None:
 
 def test_records_keep_values_of_mixed_types_for_the_checks() -> None:
     document = Document("x", data=b'[{"a": 1, "b": "x"}, {"a": "1"}, {"a": 99999999999999999999}]')
-    assert document.keys == ["a", "b"]
+    assert document.frame.columns == ["a", "b"]
     assert document.frame["a"].to_list() == [1, "1", 99999999999999999999]
     assert document.place(2) == "x entry 2"
     assert Document("x", data=b"a,b\n1,2\n").place(0) == "x line 2"

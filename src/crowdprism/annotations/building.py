@@ -33,9 +33,6 @@ ROLES = ("item", "annotator", "class")
 NO_NUMBERS: Mapping[str, None] = {"weight": None, "duration": None, "timestamp": None}
 
 
-# -- columns ----------------------------------------------------------------------------------------------------
-
-
 def as_column(values: Any) -> Any:
     """Return a column as a one-dimensional array, a list or a polars column of text; whole floats become ints.
 
@@ -112,9 +109,6 @@ def moment_in_seconds(value: Any) -> float:
         except ValueError:
             moment = datetime.fromisoformat(text)
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-# -- building ---------------------------------------------------------------------------------------------------
 
 
 def build(
@@ -209,7 +203,7 @@ def assemble(
         [
             *(checks.check_code_range(len(given), role) for given, role in zip(names, ROLES, strict=True)),
             checks.check_two_classes(classes),
-            checks.check_finite(numbers["weight"], "weight", positive=True),
+            checks.check_weights(numbers["weight"]),
         ]
     )
     if repeats == "error":
@@ -272,9 +266,6 @@ def last_of_repeats(item: NDArray[Any], annotator: NDArray[Any], timestamp: NDAr
     return np.sort(order[np.append(pair_changes, True)])
 
 
-# -- gold -------------------------------------------------------------------------------------------------------
-
-
 def with_gold_classes(names: NameArray, codes: NDArray[Any], gold: Mapping[Any, Any]) -> tuple[NameArray, NDArray[Any]]:
     """Add classes that occur only as gold, so that a class nobody chose is still a class."""
     extra = {plain(label) for label in gold.values()} - set(names.tolist())
@@ -324,9 +315,6 @@ def gold_by_item(items: Any, gold: Any) -> dict[Any, Any]:
 def rows_of(values: Any, rows: NDArray[Any]) -> Any:
     """Pick rows of a column, whatever holds it."""
     return [values[row] for row in rows] if isinstance(values, list) else values[rows]
-
-
-# -- dense tables -----------------------------------------------------------------------------------------------
 
 
 def triplets_of_dense(table: Any, missing: Any) -> tuple[NDArray[Any], NDArray[Any], Any, tuple[int, int]]:

@@ -47,8 +47,8 @@ def check_lengths(columns: dict[str, Any]) -> Breach | None:
     lengths = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(lengths.values())) <= 1:
         return None
-    told = ", ".join(f"{name} {length}" for name, length in lengths.items())
-    return Breach(f"The columns have different lengths: {told}.", "Give one value per annotation in each.")
+    listed = ", ".join(f"{name} {length}" for name, length in lengths.items())
+    return Breach(f"The columns have different lengths: {listed}.", "Give one value per annotation in each.")
 
 
 def check_any(n_annotations: int) -> Breach | None:
@@ -187,17 +187,16 @@ def check_code_range(count: int, role: str) -> Breach | None:
     )
 
 
-def check_finite(values: np.ndarray | None, role: str, *, positive: bool = False) -> Breach | None:
+def check_weights(weights: np.ndarray | None) -> Breach | None:
     """Weights are finite and not negative."""
-    if values is None:
+    if weights is None:
         return None
-    bad = ~np.isfinite(values) | ((values < 0) if positive else False)
-    rows = np.flatnonzero(bad)
+    rows = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
     if not len(rows):
         return None
-    wanted = "finite and at least 0" if positive else "finite"
     return Breach(
-        f"{len(rows)} of {len(values)} {role}s are not {wanted}; the first is {values[rows[0]]} in row {rows[0]}.",
+        f"{len(rows)} of {len(weights)} weights are not finite and at least 0; "
+        f"the first is {weights[rows[0]]} in row {rows[0]}.",
         "Correct them or leave the column out.",
     )
 

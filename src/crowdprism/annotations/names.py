@@ -80,9 +80,6 @@ def in_order(values: Iterable[Hashable]) -> list[Any]:
         return sorted(listed, key=repr)
 
 
-# -- codes ------------------------------------------------------------------------------------------------------
-
-
 def is_text_column(values: Any) -> bool:
     """Tell whether this is a polars column of text, without importing polars."""
     return type(values).__module__.startswith("polars") and str(values.dtype) == "String"
@@ -181,8 +178,6 @@ def same_arrays(first: Any, second: Any) -> bool:
         return np.array_equal(*masks) and np.array_equal(first.compressed(), second.compressed())
     return np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
 
-
-# -- JSON -------------------------------------------------------------------------------------------------------
 
 # How each type of name is written and read back: an id 7 stays an int and "7" stays text. No pickle.
 _STORED: dict[type, tuple[str, Any, Any]] = {

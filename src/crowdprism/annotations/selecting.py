@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from crowdprism.annotations.container import Annotations
 
 
-# -- parts ------------------------------------------------------------------------------------------------------
-
-
 def item_positions(index: Any, n_items: int) -> NDArray[np.int64]:
     """Positions of the items that an index (int, slice, mask or array of positions) selects."""
     if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
@@ -110,9 +107,6 @@ def held_out_mask(n_annotations: int, fraction: float, seed: int) -> NDArray[np.
     return held_out
 
 
-# -- other orders of names --------------------------------------------------------------------------------------
-
-
 def aligned_to(annotations: Annotations, ids: Iterable[Hashable]) -> Annotations:
     """Do the work of `Annotations.align_items`."""
     ids = name_array(ids)
@@ -168,9 +162,6 @@ def reindexed(annotations: Annotations, items: Any, annotators: Any, classes: An
 def recoded(codes: NDArray[Any], names: NameArray, others: NameArray) -> NDArray[Any]:
     """Codes into `names` as codes into other names; -1 where a name is not among those."""
     return codes if same_names(names, others) else positions(others, names)[codes]
-
-
-# -- several put together ---------------------------------------------------------------------------------------
 
 
 def concatenated(parts: Sequence[Annotations]) -> Annotations:

@@ -130,8 +130,6 @@ class Document:
         except UnicodeDecodeError as error:
             raise undecodable(self.name, self.data, error) from error
 
-    # -- JSON -------------------------------------------------------------------------------------------------
-
     @cached_property
     def json(self) -> Any:
         """The parsed JSON document, or `JsonLines`."""
@@ -144,8 +142,10 @@ class Document:
         except RecursionError as error:
             raise UnreadableFileError(f"{self.name} nests JSON too deeply to be an export.") from error
         except json.JSONDecodeError as error:
-            first_line = self.text.lstrip().split("\n", 1)[0]
-            if error.msg == "Extra data" or (first_line[:1] == "{" and error.lineno > 1 and is_json(first_line)):
+            start = self.text.lstrip()
+            if error.msg == "Extra data" or (
+                start[:1] == "{" and error.lineno > 1 and is_json(start.split("\n", 1)[0])
+            ):
                 return JsonLines(json_lines(self.text, self.name))
             raise broken_json(self.name, self.text, error) from error
 
@@ -174,8 +174,6 @@ class Document:
                 "Expected one JSON object per annotation or item."
             )
         return found
-
-    # -- tables -----------------------------------------------------------------------------------------------
 
     @cached_property
     def sample_rows(self) -> list[list[str]]:
@@ -230,17 +228,14 @@ class Document:
     def frame(self) -> pl.DataFrame:
         """The table; cells of a text table are text, an empty cell is an empty text."""
         if self.container == "parquet":
-            return parquet_frame(self)
-        if self.container != "table":
-            return pl.DataFrame(
-                {name: typed_series(name, [one.get(name) for one in self.records]) for name in self.keys}
-            )
-        return text_frame(self)
-
-    @cached_property
-    def keys(self) -> list[str]:
-        """Every key that occurs in the records."""
-        return list(dict.fromkeys(key for record in self.records for key in record))
+            try:
+                return pl.read_parquet(io.BytesIO(self.data) if self.path is None or self.packing else self.path)
+            except (pl.exceptions.PolarsError, OSError) as error:
+                raise UnreadableFileError(f"{self.name} is a damaged or truncated Parquet file ({error}).") from error
+        if self.container == "table":
+            return text_frame(self)
+        keys = dict.fromkeys(key for record in self.records for key in record)
+        return pl.DataFrame({key: typed_series(key, [record.get(key) for record in self.records]) for key in keys})
 
     def place(self, row: int) -> str:
         """Where a record stands, for messages."""
@@ -335,15 +330,6 @@ def json_lines(text: str, name: str) -> Iterator[Any]:
             ) from error
 
 
-def parquet_frame(document: Document) -> pl.DataFrame:
-    """Read a Parquet file."""
-    try:
-        source = document.path if document.path is not None and not document.packing else io.BytesIO(document.data)
-        return pl.read_parquet(source)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UnreadableFileError(f"{document.name} is a damaged or truncated Parquet file ({error}).") from error
-
-
 def text_frame(document: Document) -> pl.DataFrame:
     """Read a text table, every cell as text; lines that are wholly empty are no rows."""
     plain = document.path is not None and not document.packing and is_utf8(document.encoding)
@@ -351,13 +337,7 @@ def text_frame(document: Document) -> pl.DataFrame:
     if not is_utf8(document.encoding):
         source = document.text.encode()
     try:
-        frame = pl.read_csv(
-            source,
-            separator=document.delimiter,
-            infer_schema=False,
-            truncate_ragged_lines=False,
-            glob=False,
-        )
+        frame = pl.read_csv(source, separator=document.delimiter, infer_schema=False, glob=False)
     except pl.exceptions.PolarsError as error:
         raise unreadable_table(document, error) from error
     frame = frame.with_columns(pl.all().fill_null(""))

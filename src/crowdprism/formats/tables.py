@@ -211,9 +211,6 @@ def take_gold(frame: pl.DataFrame, columns: dict[str, str], raw: RawAnnotations)
     raw.gold_item, raw.gold_label = column_of(known[columns["item"]]), column_of(known[columns["gold"]])
 
 
-# -- the raw answers of CIFAR-10H -------------------------------------------------------------------------------------
-
-
 def matches_cifar10h(document: Document) -> bool:
     """Tell whether these are raw answers with attention checks."""
     return document.container == "table" and {"annotator_id", "chosen_label", "is_attn_check"} <= set(document.columns)
@@ -236,9 +233,6 @@ def read_cifar10h(document: Document) -> RawAnnotations:
     if "duration" in raw.numbers and raw.columns.get("duration") == "reaction_time":
         raw.numbers["duration"] = raw.numbers["duration"] / MILLISECONDS
     return raw
-
-
-# -- wide tables ------------------------------------------------------------------------------------------------------
 
 
 def matches_matrix(document: Document) -> bool:
