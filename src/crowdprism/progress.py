@@ -1,7 +1,7 @@
-"""A progress bar with time left, shown only where a person is waiting.
+"""A progress bar with the time left.
 
-The bar appears on standard error when that is a terminal and the work has lasted longer than
-`PATIENCE_SECONDS`, so short work stays silent and pipes stay clean.
+The bar appears on standard error if that is a terminal and the work takes longer than `PATIENCE_SECONDS`, so short
+work prints nothing and pipes stay clean.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 
 PATIENCE_SECONDS = 1.0
 _enabled: bool | None = None  # None: decide by the terminal
-_open_bars = 0  # a bar inside another stays hidden: two would overwrite each other
+_open_bars = 0  # a bar inside another is hidden, because two would overwrite each other
 
 
 def set_progress(enabled: bool | None) -> None:
-    """Show progress bars always (True), never (False) or only on a terminal (None, the default)."""
+    """Show progress bars always (True), never (False), or only on a terminal (None, the default)."""
     global _enabled
     _enabled = enabled
 
@@ -34,7 +34,7 @@ class Bar:
         self._display: _Display | None = None
 
     def advance(self, steps: int = 1, note: str = "") -> None:
-        """Count steps as done; `note` (such as the current loss) replaces the previous one."""
+        """Count steps as done; `note`, such as the current loss, replaces the previous note."""
         self.done += steps
         if not self._wanted:
             return
@@ -51,7 +51,7 @@ class Bar:
 
 
 class _Display:
-    """The rich widget behind a `Bar`; imported only once it is needed."""
+    """The rich widget of a `Bar`; rich is imported when a bar is first shown."""
 
     def __init__(self, description: str, total: int | None) -> None:
         from rich import progress as rich_progress
@@ -79,7 +79,7 @@ class _Display:
 
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Bar]:
-    """Show a bar with elapsed and remaining time while the block runs; a bar inside another is not shown.
+    """Show a bar with elapsed and remaining time while the block runs; a bar inside another is hidden.
 
     Examples
     --------
