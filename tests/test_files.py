@@ -16,15 +16,18 @@ def content(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
+def interrupted_after(done: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_a_file_is_replaced_only_when_the_block_succeeds(tmp_path: Path) -> None:
     target = tmp_path / "new" / "labels.csv"
     with replacing_file(target, suffix=".csv") as fresh:
         assert fresh.suffix == ".csv"
         fresh.write_text("first")
         assert not target.exists()
-    with pytest.raises(RuntimeError, match="interrupted"), replacing_file(target) as fresh:
-        fresh.write_text("half")
-        raise RuntimeError("interrupted")
+    with pytest.raises(KeyboardInterrupt), replacing_file(target) as fresh:
+        interrupted_after(fresh.write_text("half"))
     assert content(tmp_path) == {str(Path("new", "labels.csv")): "first"}
 
 
@@ -34,8 +37,7 @@ def test_a_folder_is_replaced_as_a_whole_only_when_the_block_succeeds(tmp_path: 
         with replacing_folder(target) as fresh:
             (fresh / name).write_text(name)
     with pytest.raises(KeyboardInterrupt), replacing_folder(target) as fresh:
-        (fresh / "c").write_text("c")
-        raise KeyboardInterrupt
+        interrupted_after((fresh / "c").write_text("c"))
     assert content(tmp_path) == {str(Path("run", "b")): "b"}
 
 
