@@ -146,3 +146,8 @@ def test_successive_linearisation_finds_the_farthest_vertex(seed: int) -> None:
     rows = scattering_rows(random.dirichlet(np.full(3, 0.5), size=10), zero_below=0.08)
     found = refute(SimplexPolytope(rows), n_starts=10, seed=seed)
     assert found == pytest.approx(brute_force(rows), abs=1e-5)
+
+
+def test_rows_are_cut_normalised_and_listed_once() -> None:
+    rows = scattering_rows([[2.0, 2.0], [0.0, 0.0], [1.0, 1.0], [0.96, 0.04]], zero_below=0.05)
+    assert rows.tolist() == [[0.5, 0.5], [1.0, 0.0]]

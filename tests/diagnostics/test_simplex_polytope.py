@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdprism.diagnostics.simplex_polytope import SimplexPolytope, inner_radius, norm_at_distance
+from crowdprism.diagnostics.simplex_polytope import SimplexPolytope, expected_facets, inner_radius, norm_at_distance
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
@@ -44,3 +44,7 @@ def test_rows_in_a_plane_do_not_span() -> None:
     flat = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
     assert not SimplexPolytope(flat).spans_the_plane()
     assert SimplexPolytope(np.eye(3)).spans_the_plane()
+
+
+def test_a_hull_of_twice_the_points_has_at_worst_the_known_number_of_facets() -> None:
+    assert expected_facets(100, n_before=10, n_after=20, dimension=4) == 400.0

@@ -116,4 +116,4 @@ def test_warnings_of_the_fit_and_a_missing_file_are_findings() -> None:
 def test_names_of_careless_annotators_are_counted_and_cut(crowd: cp.Annotations) -> None:
     text = sentences(build_content(fitted(crowd), crowd).verdict)
     assert "are no better than guessing: " in text
-    assert "1 of 40 annotators answers against the truth: adversary-01." in text
+    assert "1 of 40 annotators is giving labels against the truth: adversary-01." in text

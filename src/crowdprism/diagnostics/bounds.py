@@ -82,13 +82,7 @@ def nearest_anchors(class_probabilities: Any) -> Nearest:
 
 
 def bottleneck_assignment(cost: Any) -> NDArray[np.int64]:
-    """Choose a column for each row of a square table so that the largest entry is smallest, then the sum.
-
-    Examples
-    --------
-    >>> bottleneck_assignment([[0.0, 5.0], [5.0, 9.0]]).tolist()
-    [1, 0]
-    """
+    """Choose a column for each row of a square table so that the largest entry is smallest, then the sum."""
     from scipy.optimize import linear_sum_assignment
 
     table = np.asarray(cost, dtype=float)

@@ -74,24 +74,12 @@ class Scattering:
 
 
 def margin(v: float, n_classes: int) -> float:
-    """p = sqrt(K - 1 / v^2).
-
-    Examples
-    --------
-    >>> margin(1.0, 5), margin(float("inf"), 4)
-    (2.0, 2.0)
-    """
+    """p = sqrt(K - 1 / v^2)."""
     return float(np.sqrt(n_classes - 1.0 / v**2))
 
 
 def scattering_rows(values: Any, *, zero_below: float = 0.0) -> FloatArray:
-    """Rows ready for the test: small entries set to zero, empty rows left out, each sum one, no row twice.
-
-    Examples
-    --------
-    >>> scattering_rows([[2.0, 2.0], [0.0, 0.0], [1.0, 1.0], [0.96, 0.04]], zero_below=0.05).tolist()
-    [[0.5, 0.5], [1.0, 0.0]]
-    """
+    """Rows ready for the test: small entries set to zero, empty rows left out, each sum one, no row twice."""
     rows = np.array(values, dtype=float)
     if rows.ndim != 2 or rows.shape[1] < 2:
         raise InvalidParameterError(f"Scattering needs a table of rows with two or more columns, not {rows.shape}.")

@@ -51,13 +51,7 @@ def norm_at_distance(distance: float, n_classes: int) -> float:
 
 
 def expected_facets(n_facets: int, *, n_before: int, n_after: int, dimension: int) -> float:
-    """Expected number of facets when a hull grows from `n_before` to `n_after` points: at worst n^(dimension / 2).
-
-    Examples
-    --------
-    >>> expected_facets(100, n_before=10, n_after=20, dimension=4)
-    400.0
-    """
+    """Expected number of facets when a hull grows from `n_before` to `n_after` points: at worst n^(dimension / 2)."""
     return float(n_facets * (n_after / n_before) ** (dimension / 2))
 
 
@@ -73,7 +67,7 @@ class SimplexPolytope:
     points: FloatArray = field(init=False)  # (n_rows, n_classes - 1), rows in the plane around the centre
     basis: FloatArray = field(init=False)
     working: list[int] = field(init=False)
-    passed: set[bytes] = field(default_factory=set, init=False)  # points from which a climb already went on
+    reached: dict[bytes, FloatArray] = field(default_factory=dict, init=False)  # solved programs, by direction
 
     def __post_init__(self) -> None:
         self.basis = plane_basis(self.rows.shape[1])
@@ -103,7 +97,16 @@ class SimplexPolytope:
         return bool(values[-1] > TOLERANCE**2 * max(values[0], 1.0))
 
     def farthest(self, direction: FloatArray) -> FloatArray:
-        """The point of the polytope (in the plane) that lies farthest in a direction; within a box of size FAR."""
+        """The point of the polytope (in the plane) that lies farthest in a direction; within a box of size FAR.
+
+        Climbs from different starts soon meet, so solved programs are kept.
+        """
+        key = direction.round(6).tobytes()
+        if key not in self.reached:
+            self.reached[key] = self._solve(direction)
+        return self.reached[key]
+
+    def _solve(self, direction: FloatArray) -> FloatArray:
         from scipy.optimize import linprog
 
         while True:
@@ -113,6 +116,7 @@ class SimplexPolytope:
                 b_ub=np.full(len(self.working), 1.0 / self.n_classes),
                 bounds=(-FAR, FAR),
                 method="highs",
+                options={"presolve": False},  # takes longer than it saves on programs this small
             )
             place: FloatArray = np.asarray(solved.x, dtype=float)
             slack = self.points @ place + 1.0 / self.n_classes
@@ -130,14 +134,10 @@ class SimplexPolytope:
         return places
 
     def climb(self, direction: FloatArray) -> FloatArray:
-        """Go to the farthest point in the direction of the last one until the norm no longer grows.
-
-        Stops early at a point that an earlier climb passed, because the end of that climb is known.
-        """
+        """Go to the farthest point in the direction of the last one until the norm no longer grows."""
         place = self.farthest(direction)
         norm = np.linalg.norm(place)
-        while norm < FAR / 2 and (point := place.round(6).tobytes()) not in self.passed:
-            self.passed.add(point)
+        while norm < FAR / 2:
             further = self.farthest(place)
             if np.linalg.norm(further) <= norm * (1 + TOLERANCE):
                 break

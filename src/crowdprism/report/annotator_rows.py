@@ -181,13 +181,7 @@ def packed_confusions(
 
 
 def largest_mistakes(matrix: NDArray[Any], count: int) -> tuple[Confusion, ...]:
-    """The largest entries off the diagonal that round to at least one percent.
-
-    Examples
-    --------
-    >>> largest_mistakes(np.array([[0.9, 0.1], [0.3, 0.7]]), 5)[0]
-    Confusion(true=1, given=0, percent=30)
-    """
+    """The largest entries off the diagonal that round to at least one percent."""
     off = np.where(np.eye(len(matrix), dtype=bool), 0.0, matrix)
     best = np.argsort(-off, axis=None, kind="stable")[:count]
     cells = zip(*np.unravel_index(best, off.shape), strict=True)

@@ -294,13 +294,7 @@ def pair_chart(pairs: PairTable) -> str:
 
 
 def distinct(names: Sequence[str]) -> list[str]:
-    """Add a number to names that equal an earlier one, so that a chart keeps them apart.
-
-    Examples
-    --------
-    >>> distinct(["ann", "7", "7"])
-    ['ann', '7', '7 (2)']
-    """
+    """Add a number to names that equal an earlier one, so that a chart keeps them apart."""
     seen: dict[str, int] = {}
     found = []
     for name in names:

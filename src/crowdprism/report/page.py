@@ -13,7 +13,7 @@ from typing import Any
 
 from crowdprism.report.charts import draw_all
 from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
-from crowdprism.report.report_records import AnnotatorTable, ReportContent, Review
+from crowdprism.report.report_records import AnnotatorTable, ReportContent
 
 ASSETS = files("crowdprism.report") / "assets"
 # Each could end the script element, open a comment, or (U+2028/9) end a line of JavaScript.
@@ -39,7 +39,8 @@ def render(content: ReportContent, *, made: datetime) -> str:
         charts={name: Markup(chart) for name, chart in draw_all(content).items()},
         data=Markup(embedded_json(table_data(content))),
         script=Markup(script),
-        script_hash=content_hash(script),
+        # The content policy of the page allows the script with this hash and no other.
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=Markup(style_sheet()),
         made=made.strftime("%Y-%m-%d %H:%M"),
     )
@@ -60,19 +61,8 @@ def style_sheet() -> str:
     )
 
 
-def content_hash(script: str) -> str:
-    """The hash by which the content policy of the page allows this script and no other."""
-    return base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-
-
 def embedded_json(record: Any) -> str:
-    """One line of JSON without any character that HTML would act on.
-
-    Examples
-    --------
-    >>> print(embedded_json(["</script>"]))
-    ["\\u003c/script\\u003e"]
-    """
+    """One line of JSON without any character that HTML would act on."""
     text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character, escape in ESCAPES.items():
         text = text.replace(character, escape)
@@ -84,7 +74,10 @@ def table_data(content: ReportContent) -> Mapping[str, Any]:
     return {
         "classes": content.classes,
         "annotators": annotator_data(content.annotators),
-        "items": item_data(content.review),
+        "items": [
+            [row.item, row.label, thousandths(row.probability), row.second, row.given, list(row.reasons)]
+            for row in content.review.rows
+        ],
     }
 
 
@@ -106,14 +99,6 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
             None if listed is None else [[c.true, c.given, c.percent] for c in listed] for listed in table.confusions
         ],
     }
-
-
-def item_data(review: Review) -> list[list[Any]]:
-    """Rows of the table of items to review."""
-    return [
-        [row.item, row.label, thousandths(row.probability), row.second, row.given, list(row.reasons)]
-        for row in review.rows
-    ]
 
 
 def thousandths(value: float | None) -> float | None:

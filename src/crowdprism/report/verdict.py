@@ -177,24 +177,17 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
 
 def from_annotators(table: AnnotatorTable) -> list[Finding]:
     """Annotators who are careless, adverse or copy, and those with too few labels to judge."""
-    kinds = {
-        CARELESS: (
-            "is|are no better than guessing",
-            "The method already discounts them; ask other annotators for new labels.",
-        ),
-        ADVERSE: ("answers|answer against the truth", "Ask whether they misread the instructions."),
-        COPIES: (
-            "agrees|agree with another annotator more than skill explains",
-            "Check whether they copied or share a source.",
-        ),
-    }
+    kinds = [
+        (CARELESS, "no better than guessing", "The method already discounts them; ask others for new labels."),
+        (ADVERSE, "giving labels against the truth", "Ask whether they misread the instructions."),
+        (COPIES, "closer to another annotator than skill explains", "Check whether they copied or share a source."),
+    ]
     found = []
-    for kind, (what, remedy) in kinds.items():
+    for kind, what, remedy in kinds:
         names = [row.name for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
         if names:
-            verbs, rest = what.split(" ", 1)
-            verb = verbs.split("|")[len(names) > 1]
-            sentence = f"{len(names)} of {table.n_annotators} annotators {verb} {rest}: {first_names(names)}."
+            verb = "is" if len(names) == 1 else "are"
+            sentence = f"{len(names)} of {table.n_annotators} annotators {verb} {what}: {first_names(names)}."
             found.append(Finding("annotators", "note", sentence, remedy))
     few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:
