@@ -100,7 +100,7 @@ def list_tables(as_json: bool) -> None:
 
 def print_result(result: TableResult, as_json: bool) -> None:
     """Print the table, one line per column and method."""
-    from crowdprism.experiments.tables import distance_text, measured_text, published_text
+    from crowdprism.experiments.pages import distance_text, measured_text, published_text
 
     lines: list[dict[str, Any]] = []
     for cell in result.plan.cells:

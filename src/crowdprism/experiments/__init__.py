@@ -15,6 +15,7 @@ are methods with parameters and grids, and it holds the published numbers, known
 
 from crowdprism.experiments.fits import Fit, Plan, RowStore, make_plan
 from crowdprism.experiments.measuring import Interrupted, RunReport, run
+from crowdprism.experiments.pages import write_page
 from crowdprism.experiments.spec import (
     Budget,
     Cell,
@@ -28,8 +29,7 @@ from crowdprism.experiments.spec import (
     read_study,
     study_names,
 )
-from crowdprism.experiments.summary import TableResult, summarize
-from crowdprism.experiments.tables import write_page
+from crowdprism.experiments.table_results import TableResult, summarize
 
 __all__ = [
     "Budget",

@@ -10,7 +10,7 @@ import numpy as np
 from crowdprism.errors import MissingDependencyError
 from crowdprism.experiments.fits import Row
 from crowdprism.experiments.spec import Cell, Method
-from crowdprism.experiments.summary import TableResult
+from crowdprism.experiments.table_results import TableResult
 from crowdprism.files import replacing_file
 
 if TYPE_CHECKING:

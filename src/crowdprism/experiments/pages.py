@@ -14,7 +14,7 @@ import numpy as np
 from crowdprism.errors import MissingDependencyError
 from crowdprism.experiments.figures import write_figures
 from crowdprism.experiments.spec import Cell, Deviation, Method, Published
-from crowdprism.experiments.summary import (
+from crowdprism.experiments.table_results import (
     Measured,
     TableResult,
     difference,

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from crowdprism.experiments import Plan, Published, make_plan, read_study, summarize, write_page
-from crowdprism.experiments.summary import Measured, difference, distance_from_published, rank_agreement
-from crowdprism.experiments.tables import as_csv, markdown
+from crowdprism.experiments.pages import as_csv, markdown
+from crowdprism.experiments.table_results import Measured, difference, distance_from_published, rank_agreement
 
 
 def rows_of(plan: Plan, test: dict[str, list[float]]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from crowdprism.experiments import Plan, make_plan, read_study, summarize
-from crowdprism.experiments.tables import shortfall_section, time_table
+from crowdprism.experiments.pages import shortfall_section, time_table
 
 
 def rows_of(plan: Plan, test: dict[str, list[float]]) -> dict[str, Any]:
