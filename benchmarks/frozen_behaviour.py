@@ -66,12 +66,15 @@ class Crowd:
 
 @dataclass(frozen=True)
 class Task:
-    """Training items with annotations, and test items with the names of their true classes."""
+    """Training items with annotations, and the names of the true classes of the items that are judged.
+
+    These are test items, or without `test_features` the training items with their corrected labels.
+    """
 
     features: NDArray[Any]
     annotations: Any
-    test_features: NDArray[Any]
-    test_classes: list[Any]
+    test_features: NDArray[Any] | None
+    true_classes: list[Any]
 
 
 AGGREGATOR_SETS = {
@@ -135,20 +138,20 @@ def cloud_task(crowd: Crowd) -> Task:
 
 
 def classifier_task(name: str, crowd: Crowd) -> Task:
-    """Return a random choice of training and test items; a set without test split is divided."""
+    """Return a random choice of training items, and the test items where the set has a test split."""
     try:
         dataset = cp.load_dataset(name, fetch=False)
     except FileNotFoundError:
         print(f"{name}: not on this computer, simulated instead", flush=True)
         return cloud_task(crowd)
     train: Any = dataset.part("train")
-    test = dataset.part("test") if "test" in dataset.splits else train
-    order = np.random.default_rng(3).permutation(len(train.items))
-    chosen, rest = np.sort(order[:MOST_TRAINING_ITEMS]), np.sort(order[MOST_TRAINING_ITEMS:])
-    tested = (rest if test is train else np.arange(len(test.items)))[:MOST_TEST_ITEMS]
-    classes = [dataset.classes[code] for code in np.asarray(test.gold[tested])]
-    features, test_features = (part.features.astype(np.float32) for part in (train, test))
-    return Task(features[chosen], train.annotations[chosen], test_features[tested], classes)
+    chosen = np.sort(np.random.default_rng(3).permutation(len(train.items))[:MOST_TRAINING_ITEMS])
+    features, annotations = train.features[chosen].astype(np.float32), train.annotations[chosen]
+    if "test" not in dataset.splits:
+        return Task(features, annotations, None, [dataset.classes[code] for code in np.asarray(train.gold[chosen])])
+    test = dataset.part("test")
+    classes = [dataset.classes[code] for code in np.asarray(test.gold[:MOST_TEST_ITEMS])]
+    return Task(features, annotations, test.features[:MOST_TEST_ITEMS].astype(np.float32), classes)
 
 
 # -- what is stored -----------------------------------------------------------------------------------------
@@ -303,18 +306,19 @@ def freeze_aggregators() -> tuple[dict[str, Any], dict[str, NDArray[np.float64]]
     return records, kept
 
 
-def test_accuracy(method: str, task: Task, seed: int) -> float:
-    """Train with one seed and return the share of test items that get their true class."""
+def accuracy_of(method: str, task: Task, seed: int) -> float:
+    """Train with one seed and return the share of judged items that get their true class."""
     model = cp.make_classifier(method, random_state=seed).fit(task.features, task.annotations)
-    predicted = np.asarray(model.predict(task.test_features)).tolist()
-    return float(np.mean([one == other for one, other in zip(predicted, task.test_classes, strict=True)]))
+    given = model.result_.labels() if task.test_features is None else model.predict(task.test_features)
+    pairs = zip(np.asarray(given).tolist(), task.true_classes, strict=True)
+    return float(np.mean([label == true_class for label, true_class in pairs]))
 
 
 def fit_classifier(method: str, task: Task, n_seeds: int) -> dict[str, Any]:
-    """Return the test accuracy for each seed, at default parameters."""
+    """Return the accuracy for each seed, at default parameters."""
     started = time.process_time()
     try:
-        accuracy = [test_accuracy(method, task, seed) for seed in range(n_seeds)]
+        accuracy = [accuracy_of(method, task, seed) for seed in range(n_seeds)]
     except Exception as error:
         return {"error": type(error).__name__}
     return {"accuracy": accuracy, "seconds": round(time.process_time() - started, 2)}

@@ -91,7 +91,7 @@ def classifier_row(before: Mapping[str, Any], after: Mapping[str, Any]) -> tuple
 def compare_classifiers(before: dict[str, Any], after: dict[str, Any]) -> int:
     """Print accuracies by method and data set; return how many differ beyond the limits."""
     n_beyond = print_other_sets(before, after)
-    print(f"{'test accuracy, %':20}{'':14}  before            after     difference  its error")
+    print(f"{'accuracy, %':20}{'':14}  before            after     difference  its error")
     for method in methods_of(before):
         for name, record, other in pairs(before, after, method):
             text, is_beyond = classifier_row(record, other)
