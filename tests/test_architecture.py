@@ -21,6 +21,7 @@ LEVELS = [
     {"annotations"},
     {"formats", "results"},
     {"networks", "aggregators", "diagnostics", "simulate"},
+    {"calibration"},
     {"training"},
     {"classifiers"},
     {"datasets"},
