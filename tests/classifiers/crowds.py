@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.classifiers import GeoCrowdNet
 
 
 @dataclass(frozen=True)
@@ -107,3 +109,12 @@ def many_classes(seed: int, *, n_items: int = 10_000, n_classes: int = 100, n_an
         blobs(random, truth_test, centres),
         truth_test,
     )
+
+
+def small(seed: int = 0) -> Problem:
+    return specialists(seed, n_items=300)
+
+
+def quick(**parameters: Any) -> GeoCrowdNet:
+    """A model that is trained in a fraction of a second."""
+    return GeoCrowdNet(**{"epochs": 8, "network": "mlp", "network_options": {"hidden": (16,)}, **parameters})

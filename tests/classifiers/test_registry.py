@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from sklearn.base import clone
 
+from crowdprism import load_dataset
 from crowdprism.classifiers import ALIASES, CLASSIFIERS, make_classifier
 from crowdprism.errors import InvalidParameterError
 
@@ -35,6 +36,14 @@ def test_an_unknown_name_is_answered_with_the_list() -> None:
 def test_clones_keep_all_parameters(name: str) -> None:
     model = make_classifier(name, epochs=7)
     assert clone(model).get_params() == model.get_params()
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
+def test_every_classifier_learns_the_embedded_crowd(name: str) -> None:
+    train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
+    model = make_classifier(name, epochs=10).fit(train.features, train.annotations)
+    assert (model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65
 
 
 def interrupt(record: Any) -> None:

@@ -1,0 +1,115 @@
+"""The training problem, and what is measured after each epoch."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from crowdprism.annotations import Annotations
+from crowdprism.classifiers.fitting import NetworkPlan, Validation, make_validation, try_network
+from crowdprism.errors import InvalidParameterError
+
+sys.path.insert(0, str(Path(__file__).parent))
+import crowds
+from crowds import quick, small
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdprism.errors.IdentifiabilityWarning")
+
+
+@pytest.mark.parametrize("selection", ["annotations", "clean"])
+def test_the_selected_epoch_is_the_best_of_the_history(selection: str) -> None:
+    problem = small()
+    clean = {"X_valid": problem.X_test, "y_valid": problem.truth_test} if selection == "clean" else {}
+    model = quick(selection=selection, epochs=12).fit(problem.X, problem.annotations, **clean)
+    figures = model.result_.history["validation"]
+    assert figures[model.best_epochs_[0]] == max(figures)
+    if selection == "clean":
+        assert model.score(problem.X_test, problem.truth_test) == pytest.approx(max(figures))
+
+
+def test_clean_selection_needs_clean_labels() -> None:
+    with pytest.raises(InvalidParameterError, match="needs X_valid and y_valid"):
+        quick(selection="clean").fit(np.eye(2), [[0], [1]])
+    with pytest.raises(InvalidParameterError, match="not classes: 'z'"):
+        quick(selection="clean").fit(np.eye(2), [[0], [1]], X_valid=np.eye(2)[:1], y_valid=["z"])
+
+
+def test_the_figure_is_the_accuracy_where_true_classes_are_known() -> None:
+    truth = np.array([0, 1, 2, 2])
+    probs = np.eye(3)[[0, 1, 2, 0]]
+    assert Validation(None, truth, None, small().annotations).figure(probs, None) == 0.75
+
+
+def test_the_figure_of_held_out_annotations_is_their_mean_log_likelihood() -> None:
+    problem = small()
+    kept, held_out = problem.annotations.split_annotations(0.3, 0)
+    probs = np.random.default_rng(0).dirichlet(np.ones(3), size=300)
+    each = [
+        np.log(probs[i] @ problem.confusions[m, :, y])
+        for i, m, y in zip(held_out.item, held_out.annotator, held_out.label, strict=True)
+    ]
+    figure = Validation(None, None, held_out, kept).figure(probs, problem.confusions)
+    assert figure == pytest.approx(np.mean(each))
+
+
+def test_held_out_annotations_are_not_trained_on() -> None:
+    annotations = small().annotations
+    validation, kept = make_validation("annotations", annotations, None, None, fraction=0.25, seed=0)
+    assert validation is not None
+    assert validation.held_out is not None
+    assert kept.n_annotations + validation.held_out.n_annotations == annotations.n_annotations
+    assert validation.training is kept
+    assert make_validation("last", annotations, None, None, fraction=0.25, seed=0) == (None, annotations)
+
+
+@pytest.mark.parametrize(
+    ("selection", "given", "message"),
+    [
+        ("last", {"X_valid": np.eye(2)}, "give both or neither"),
+        ("last", {"X_valid": np.eye(2), "y_valid": [0]}, "X_valid has 2 items but y_valid has 1"),
+        ("clean", {"X_valid": np.eye(2), "y_valid": Annotations.from_dense([[0], [1]])}, "not annotations"),
+        ("annotations", {}, r"2 annotations are too few to hold out a share of 0\.1"),
+    ],
+)
+def test_validation_data_that_cannot_be_used_are_refused(selection: str, given: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidParameterError, match=message):
+        quick(selection=selection).fit(np.eye(2), [[0], [1]], **given)
+
+
+def test_a_method_without_confusions_cannot_select_by_annotations() -> None:
+    with pytest.raises(InvalidParameterError, match="selection='clean' or 'last'") as raised:
+        Validation(None, None, small().annotations, small().annotations).figure(np.ones((300, 3)) / 3, None)
+    assert raised.value.parameter == "selection"
+
+
+@pytest.mark.parametrize(("n_items", "batch_size"), [(20, 8), (300, 30), (3000, 64)])
+def test_automatic_batches_are_a_tenth_of_the_items_within_limits(n_items: int, batch_size: int) -> None:
+    problem = crowds.specialists(0, n_items=n_items)
+    prepared = quick().prepare(problem.X, problem.annotations)
+    assert prepared.problem.batch_size == batch_size
+    assert prepared.problem.plan("auto").architecture == "mlp"
+
+
+def test_targets_of_unlabelled_items_are_even_and_not_trained_on() -> None:
+    problem = small()
+    prepared = quick().prepare(problem.X, problem.annotations, X_unlabelled=problem.X_test[:2])
+    targets, used = prepared.problem.item_targets(np.eye(3)[problem.truth], np.ones(300, dtype=bool))
+    assert targets[300:].tolist() == [[1 / 3] * 3] * 2
+    assert used.tolist() == [True] * 300 + [False] * 2
+
+
+def test_a_network_is_tried_and_left_in_the_mode_it_had() -> None:
+    network = nn.Linear(4, 3).train()
+    try_network(network, NetworkPlan("mine", (4,), n_annotators=1, n_classes=3))
+    assert network.training
+    with pytest.raises(InvalidParameterError, match=r"does not accept items of shape \(5,\)") as raised:
+        try_network(network, NetworkPlan("mine", (5,), n_annotators=1, n_classes=3))
+    assert raised.value.parameter == "network"
+    with pytest.raises(InvalidParameterError, match=r"returns shape \(2, 3\)"):
+        try_network(network, NetworkPlan("mine", (4,), n_annotators=1, n_classes=7, device=torch.device("cpu")))

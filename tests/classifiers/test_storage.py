@@ -1,0 +1,136 @@
+"""Saved classifiers: what is read back, and folders that cannot be read."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from torch import nn
+
+from crowdprism.classifiers import (
+    CLASSIFIERS,
+    CrowdClassifier,
+    CrowdLayer,
+    GeoCrowdNet,
+    load_classifier,
+    make_classifier,
+)
+from crowdprism.errors import InvalidParameterError, NotFittedError, ResultFormatError
+
+sys.path.insert(0, str(Path(__file__).parent))
+from crowds import quick, small
+
+pytestmark = pytest.mark.filterwarnings("ignore::crowdprism.errors.IdentifiabilityWarning")
+
+
+def test_a_saved_model_predicts_as_before(tmp_path: Path) -> None:
+    problem = small()
+    model = quick(n_heads=2).fit(problem.X, problem.annotations)
+    model.save(tmp_path / "run")
+    for loaded in (GeoCrowdNet.load(tmp_path / "run"), load_classifier(tmp_path / "run")):
+        assert np.array_equal(model.predict_proba(problem.X), loaded.predict_proba(problem.X))
+        assert np.array_equal(model.confusions_, loaded.confusions_)
+        posterior = loaded.label_posterior(problem.X, problem.annotations)
+        assert np.allclose(posterior, model.result_.class_probabilities, atol=1e-12)
+        assert loaded.get_params()["n_heads"] == 2
+
+
+def test_a_network_of_the_users_own_is_asked_for_when_loading(tmp_path: Path) -> None:
+    def network(shape: tuple[int, ...], n_classes: int) -> nn.Module:
+        return nn.Linear(*shape, n_classes)
+
+    problem = small()
+    model = quick(network=network, network_options=None).fit(problem.X, problem.annotations)
+    model.save(tmp_path / "run")
+    with pytest.raises(InvalidParameterError, match="network of your own"):
+        load_classifier(tmp_path / "run")
+    loaded = load_classifier(tmp_path / "run", network=network)
+    assert np.array_equal(model.predict_proba(problem.X), loaded.predict_proba(problem.X))
+
+
+def test_a_cut_weights_file_says_so(tmp_path: Path) -> None:
+    quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    (tmp_path / "run" / "weights.safetensors").write_bytes(b"x")
+    with pytest.raises(ResultFormatError, match="damaged"):
+        load_classifier(tmp_path / "run")
+
+
+def test_a_folder_with_other_files_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InvalidParameterError, match="not a saved model"):
+        quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path)
+
+
+def test_parameters_are_written_as_json(tmp_path: Path) -> None:
+    quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "classifier.json").read_text())
+    assert record["classifier"] == "geocrowdnet"
+    assert record["parameters"]["epochs"] == 1
+
+
+def edit(folder: Path, **changes: Any) -> None:
+    path = folder / "classifier.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
+def test_every_classifier_loads_with_the_same_predictions_and_parameters(crowd: Any, tmp_path: Path, name: str) -> None:
+    model = make_classifier(name, epochs=1, n_heads=2, batch_size=40).fit(crowd.features, crowd.annotations)
+    loaded = load_classifier(model.save(tmp_path / "run"))
+    assert np.array_equal(model.predict_proba(crowd.features), loaded.predict_proba(crowd.features))
+    assert repr(loaded) == repr(model)
+    assert loaded.result_.method == model.result_.method
+
+
+def test_a_model_of_a_newer_version_asks_for_an_upgrade(tmp_path: Path) -> None:
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    edit(folder, schema=99)
+    with pytest.raises(ResultFormatError, match=r"written by a newer crowdprism\. Upgrade") as raised:
+        load_classifier(folder)
+    assert "damaged" not in str(raised.value)
+
+
+def test_a_result_without_a_classifier_says_which_file_is_missing(tmp_path: Path) -> None:
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).result_.save(tmp_path / "run")
+    with pytest.raises(ResultFormatError, match=r"holds no classifier \(.*classifier\.json is missing"):
+        load_classifier(folder)
+
+
+def test_a_method_that_is_not_imported_is_named(tmp_path: Path) -> None:
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    edit(folder, classifier="my-method")
+    with pytest.raises(ResultFormatError, match=r"'my-method', which is not known here.*geocrowdnet"):
+        load_classifier(folder)
+
+
+def test_a_folder_of_another_kind_is_refused_by_the_class_that_loads_it(tmp_path: Path) -> None:
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    with pytest.raises(InvalidParameterError, match="holds a GeoCrowdNet, not a CrowdLayer"):
+        CrowdLayer.load(folder)
+    assert isinstance(CrowdClassifier.load(folder), GeoCrowdNet)
+
+
+def test_a_network_of_another_shape_is_refused_when_loading(tmp_path: Path) -> None:
+    def network(shape: tuple[int, ...], n_classes: int) -> nn.Module:
+        return nn.Linear(*shape, n_classes)
+
+    folder = quick(network=network, network_options=None, epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    with pytest.raises(InvalidParameterError, match="does not accept items of shape"):
+        load_classifier(folder, network=nn.Linear(9, 2))
+
+
+def test_callbacks_and_checkpoints_stay_with_the_session_that_trained(tmp_path: Path) -> None:
+    model = quick(epochs=1, callbacks=[lambda record: None], checkpoint=tmp_path / "states").fit(np.eye(2), [[0], [1]])
+    loaded = load_classifier(model.save(tmp_path / "run"))
+    assert (loaded.callbacks, loaded.checkpoint) == ((), None)
+
+
+def test_a_model_that_was_not_fitted_cannot_be_saved(tmp_path: Path) -> None:
+    with pytest.raises(NotFittedError, match="not fitted yet"):
+        quick().save(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
