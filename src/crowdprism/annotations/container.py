@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdprism.annotations import building, frames, selecting
 from crowdprism.annotations.building import Names
+from crowdprism.annotations.gold import gold_names, with_gold
 from crowdprism.annotations.names import NameArray, encode, same_arrays, same_names
 from crowdprism.annotations.notebook import annotations_html
 from crowdprism.annotations.summary import AnnotationSummary, summarize
@@ -336,10 +337,19 @@ class Annotations:
         >>> Annotations.from_triplets(["x", "y"], [1, 1], ["cat", "dog"], gold={"y": "cat"}).gold_by_name()
         {'y': 'cat'}
         """
-        if self.gold is None:
-            return {}
-        known = ~np.ma.getmaskarray(self.gold)
-        return dict(zip(self.items[known].tolist(), self.classes[self.gold.data[known]].tolist(), strict=True))
+        return gold_names(self)
+
+    def with_gold(self, gold: Any) -> Annotations:
+        """Add true classes: a mapping, a pandas series, a frame (item, label) or pairs. None removes all gold.
+
+        Gold of unknown items is counted in an `AlignmentWarning`; another class than an earlier gold is an error.
+
+        Examples
+        --------
+        >>> Annotations.from_dense([[0, 1], [1, 1]]).with_gold({1: 0}).gold_by_name()
+        {1: 0}
+        """
+        return with_gold(self, gold)
 
     def to_dense(self, *, missing: int = -1) -> NDArray[Any]:
         """Return an items x annotators table of class codes; of repeated annotations the last stands.
@@ -353,16 +363,11 @@ class Annotations:
         return frames.dense_table(self, missing)
 
     def to_csr(self) -> Any:
-        """Return a scipy CSR array, items x annotators, holding class codes; class 0 is an explicit zero.
-
-        Of repeated annotations the last stands, as in `to_dense` (stored twice, their codes would be added up).
-        """
+        """Return a scipy CSR array of class codes, as `to_dense`; class 0 is an explicit zero."""
         return frames.csr_table(self)
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """Return a long data frame with the user's own names.
-
-        `kind` is `"pandas"`, `"polars"` or `"pyarrow"`; by default the kind given to `from_frame`, else polars.
+        """Return a long `"pandas"`, `"polars"` or `"pyarrow"` frame; by default the kind given to `from_frame`.
 
         Examples
         --------

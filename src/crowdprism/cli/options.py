@@ -83,6 +83,9 @@ class ReadingOptions:
     annotator: Annotated[str | None, ReadingOption("--annotator", help="Column with the annotator ids.")] = None
     label: Annotated[str | None, ReadingOption("--label", help="Column with the labels.")] = None
     gold: Annotated[str | None, ReadingOption("--gold", help="Column with the true classes, where known.")] = None
+    gold_file: Annotated[
+        Path | None, ReadingOption("--gold-file", help="Table of true classes, with an item and a label column.")
+    ] = None
     more: Annotated[
         list[str] | None,
         ReadingOption(
@@ -106,7 +109,21 @@ class ReadingOptions:
         with standard_input_as_file(files) as paths:
             annotations, report = read_annotations_with_report(paths, format=self.format, **chosen)
         remark(str(report))
-        return annotations, report
+        return self.add_gold(annotations), report
+
+    def add_gold(self, annotations: Annotations) -> Annotations:
+        """Add the true classes of --gold-file and report how many there are."""
+        if self.gold_file is None:
+            return annotations
+        from crowdprism.formats.gold_file import read_gold
+
+        found = read_gold(self.gold_file, annotations.items, annotations.classes)
+        if not found.pairs:
+            raise UnreadableFileError(f"{self.gold_file} has no label in its {found.n_blank} rows. Fill them in.")
+        known = annotations.with_gold(list(found.pairs))
+        blank = f"; {found.n_blank} rows have no label" if found.n_blank else ""
+        remark(f"{self.gold_file}: gold of {len(known.gold_by_name())} items{blank}")
+        return known
 
 
 def parse_reading_option(text: str) -> tuple[str, Any]:

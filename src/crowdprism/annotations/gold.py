@@ -1,0 +1,104 @@
+"""Gold added to annotations: true classes from a mapping, a series, a frame or pairs."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations.building import gold_by_item, gold_codes
+from crowdprism.annotations.checks import Breach, require
+from crowdprism.annotations.frames import columns_of_frame
+from crowdprism.annotations.names import NameArray, is_missing, plain, positions
+from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, some
+
+if TYPE_CHECKING:
+    from crowdprism.annotations.container import Annotations
+
+LABEL_COLUMNS = ("gold", "label", "answer")  # of a frame, the first that it has
+
+
+def with_gold(annotations: Annotations, gold: Any) -> Annotations:
+    """Do the work of `Annotations.with_gold`."""
+    if gold is None:
+        return replace(annotations, gold=None)
+    items, labels = gold_columns(gold)
+    known = [(plain(item), plain(label)) for item, label in zip(items, labels, strict=True) if not is_missing(label)]
+    if not known:
+        raise InvalidAnnotationsError("The gold is empty: no item has a label.", parameter="gold")
+    items, labels = [item for item, _ in known], [label for _, label in known]
+    place = positions(annotations.items, items)
+    require_some_known(place, items, annotations)
+    require([unknown_classes(items, labels, annotations)])
+    before = annotations.gold_by_name()
+    merged = gold_by_item([*before, *items], [*before.values(), *labels])
+    return replace(annotations, gold=gold_codes(merged, annotations.items, annotations.classes))
+
+
+def gold_names(annotations: Annotations) -> dict[Any, Any]:
+    """Do the work of `Annotations.gold_by_name`."""
+    if annotations.gold is None:
+        return {}
+    known = ~np.ma.getmaskarray(annotations.gold)
+    labels = annotations.classes[annotations.gold.data[known]]
+    return dict(zip(annotations.items[known].tolist(), labels.tolist(), strict=True))
+
+
+def gold_columns(gold: Any) -> tuple[list[Any], list[Any]]:
+    """Items and labels of a mapping, a pandas series, a frame with two such columns, or pairs."""
+    if isinstance(gold, Mapping):
+        return list(gold), list(gold.values())
+    if hasattr(gold, "index") and hasattr(gold, "items") and not hasattr(gold, "columns"):  # a pandas series
+        return [item for item, _ in gold.items()], [label for _, label in gold.items()]
+    if hasattr(gold, "columns"):
+        names = [str(name) for name in getattr(gold, "column_names", gold.columns)]  # pyarrow lists columns, not names
+        label = next((name for name in LABEL_COLUMNS if name in names), None)
+        if "item" not in names or label is None:
+            raise InvalidAnnotationsError(
+                f"A frame of gold has the columns item and {' or '.join(LABEL_COLUMNS)}; this one has "
+                f"{some(names, 10)}. Rename its columns, or pass a mapping from item to class."
+            )
+        columns, _ = columns_of_frame(gold, {"item": "item", "label": label})
+        return list(columns["item"]), list(columns["label"])
+    pairs = [tuple(pair) for pair in (gold.tolist() if isinstance(gold, np.ndarray) else gold)]
+    odd = next((row for row, pair in enumerate(pairs) if len(pair) != 2), None)
+    if odd is not None:
+        raise InvalidAnnotationsError(
+            f"Gold is given as pairs (item, class); row {odd} is {pairs[odd]!r}. A mapping works too."
+        )
+    return [item for item, _ in pairs], [label for _, label in pairs]
+
+
+def require_some_known(place: NDArray[Any], items: list[Any], annotations: Annotations) -> None:
+    """Count gold of items that nobody annotated: a warning for some, an error for all."""
+    unknown = [item for item, at in zip(items, place, strict=True) if at < 0]
+    if len(unknown) == len(items):
+        raise InvalidAnnotationsError(
+            f"None of the {len(items)} gold items is among the {annotations.n_items} items. Gold looks like "
+            f"{some(items)}; items look like {some(annotations.items.tolist())}. Check that both use the same names."
+        )
+    if unknown:
+        warnings.warn(
+            f"{len(unknown)} of {len(items)} gold items are not among the items and were left out; the first is "
+            f"{unknown[0]!r}.",
+            AlignmentWarning,
+            stacklevel=4,
+        )
+
+
+def unknown_classes(items: list[Any], labels: list[Any], annotations: Annotations) -> Breach | None:
+    """Gold labels are classes of the annotations."""
+    classes: NameArray = annotations.classes
+    rows = np.flatnonzero(positions(classes, labels) < 0)
+    if not len(rows):
+        return None
+    first = int(rows[0])
+    return Breach(
+        f"{len(rows)} of {len(labels)} gold labels are not among the {len(classes)} classes "
+        f"({some(classes.tolist(), 10)}); the first is {labels[first]!r} for item {items[first]!r}.",
+        "Correct them, or list the class when reading the annotations, with {classes}",
+    )

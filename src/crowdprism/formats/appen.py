@@ -1,0 +1,81 @@
+"""Appen (CrowdFlower): the full report with one row per judgment; test questions carry their answer in X_gold."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats import tables
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations
+
+UNIT, WORKER, GOLDEN, TAINTED = "_unit_id", "_worker_id", "_golden", "_tainted"
+CREATED = "_created_at"
+GOLD_ENDING = "_gold"
+TRUE = ("true", "1", "yes")
+
+
+def matches(document: Document) -> bool:
+    """Tell whether these are judgments of Appen."""
+    return document.container == "table" and {UNIT, WORKER} <= set(document.columns)
+
+
+def read(document: Document) -> RawAnnotations:
+    """Read judgments: answers of test questions become gold, tainted judgments are skipped."""
+    label = document.asked.get("label") or only_question(document)
+    given = {"item": UNIT, "annotator": WORKER, "label": label, **document.asked}
+    given.setdefault("gold", f"{label}{GOLD_ENDING}")
+    if given["gold"] not in document.columns:
+        del given["gold"]
+    frame = document.frame
+    tainted = marked(frame, TAINTED) if not document.options.include_rejected else pl.Series([False] * frame.height)
+    several = frame[given["gold"]].str.contains("\n") if "gold" in given else pl.Series([False] * frame.height)
+    if several.any():  # any of several answers counts as right, which is no true class
+        document.frame = frame.with_columns(
+            pl.when(several).then(pl.lit("")).otherwise(given["gold"]).alias(given["gold"])
+        )
+    document.frame = with_iso_times(document.frame.filter(~tainted))
+    raw = tables.read(document, given)
+    if "gold" not in given:
+        raw.columns.pop("gold", None)  # _golden says whether a unit is a test question, not its class
+        raw.gold_item, raw.gold_label = [], []
+    raw.n_rows += int(tainted.sum())
+    if tainted.any():
+        raw.skip("tainted", document.place(int(tainted.arg_true()[0])), int(tainted.sum()))
+    if several.any():
+        units = frame.filter(several)[UNIT].n_unique()
+        raw.notes.append(f"{units} test questions accept several answers; they are not used as gold")
+    return raw
+
+
+def with_iso_times(frame: pl.DataFrame) -> pl.DataFrame:
+    """Write the American dates of the report so that every reader of them agrees; drop a column of anything else."""
+    if CREATED not in frame.columns:
+        return frame
+    times = frame[CREATED].str.to_datetime("%m/%d/%Y %H:%M:%S", strict=False)
+    if times.null_count():
+        return frame.drop(CREATED)
+    return frame.with_columns(times.dt.strftime("%Y-%m-%dT%H:%M:%S").alias(CREATED))
+
+
+def marked(frame: pl.DataFrame, column: str) -> pl.Series:
+    """Mask of the rows in which a column says true."""
+    if column not in frame.columns:
+        return pl.Series([False] * frame.height)
+    return frame[column].str.to_lowercase().is_in(TRUE)
+
+
+def only_question(document: Document) -> str:
+    """The one column that has a column of gold beside it, or a usual name; several are an error that lists them."""
+    columns = document.columns
+    asked = [name for name in columns if f"{name}{GOLD_ENDING}" in columns]
+    if not asked:
+        found = tables.find_columns([name for name in columns if not name.startswith("_")]).get("label")
+        asked = [found] if found else []
+    if len(asked) == 1:
+        return asked[0]
+    raise UnreadableFileError(
+        f"{document.name} has {len(asked)} questions{f': {some(asked, 10)}' if asked else ''}; "
+        f"its columns are {some(columns, 20)}.",
+        remedy="Choose one with {label}",
+    )

@@ -1,0 +1,122 @@
+"""True classes from a file: a table with an item and a label column, or a Label Studio export of answered tasks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from crowdprism.annotations.names import NameArray
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats import label_studio
+from crowdprism.formats.documents import Document, open_documents
+from crowdprism.formats.raw_annotations import ReadingOptions
+from crowdprism.formats.read import missing_file
+from crowdprism.formats.tables import MISSING_LABELS, SYNONYMS, simplified
+
+LABEL_NAMES = (*SYNONYMS["gold"], *SYNONYMS["label"])
+AUDIT = "audit"  # column or field that names the audit a question belongs to
+
+
+@dataclass(frozen=True)
+class GoldFile:
+    """Item and class of each row, how many rows have no class yet, and the audits that the rows belong to."""
+
+    pairs: tuple[tuple[Any, Any], ...]
+    n_blank: int
+    audits: tuple[str, ...]
+
+
+def read_gold(path: str | os.PathLike[str], items: NameArray, classes: NameArray) -> GoldFile:
+    """Read the true classes in a file; names that are known become the items and classes meant.
+
+    Columns are found by name (item, task, ...; gold, label, answer, ...), else the first is the item and the second the
+    label. A file without a header works if its first line names a known item.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdprism.annotations.names import name_array
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = Path(f"{folder}/gold.csv").write_text("id,truth\\n7,cat\\n8,\\n")
+    ...     read_gold(f"{folder}/gold.csv", name_array([7, 8]), name_array(["cat", "dog"])).pairs
+    ((7, 'cat'),)
+    """
+    source = Path(path)
+    if not source.exists():
+        raise UnreadableFileError(missing_file(source))
+    rows: list[tuple[Any, Any]] = []
+    audits: list[str] = []
+    for document in open_documents(source, ReadingOptions()):
+        found, named = tasks(document) if label_studio.matches_json(document) else table(document, items)
+        rows += found
+        audits += [str(one) for one in named if one]
+    known_item, known_class = Spelling(items), Spelling(classes)
+    labelled = [(item, label) for item, label in rows if not is_blank(label)]
+    pairs = tuple((known_item(item), known_class(label)) for item, label in labelled)
+    return GoldFile(pairs, len(rows) - len(labelled), tuple(dict.fromkeys(audits)))
+
+
+def is_blank(label: Any) -> bool:
+    """Tell whether a cell holds no class."""
+    return label is None or label != label or (isinstance(label, str) and label.strip().lower() in MISSING_LABELS)
+
+
+class Spelling:
+    """Finds the name that a cell of a file means: files of text have no types, and spreadsheets change some cells."""
+
+    def __init__(self, names: NameArray) -> None:
+        self._known = set(names.tolist())
+        self._by_text = {str(name): name for name in reversed(names.tolist())}
+
+    def __call__(self, cell: Any) -> Any:
+        """Return the name, or the cell itself if nothing is meant by it."""
+        if cell in self._known:
+            return cell
+        text = str(cell).strip()
+        # 7.0 is what pandas makes of 7 in a column with gaps; a quote keeps spreadsheets from running a formula.
+        for spelling in (text, text.removesuffix(".0"), text.removeprefix("'")):
+            if spelling in self._by_text:
+                return self._by_text[spelling]
+        return cell
+
+
+def tasks(document: Document) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Answers of an annotated Label Studio project whose tasks name the item, as `crowdprism audit` writes them."""
+    records = document.records
+    named = [record.get("data", {}).get(AUDIT) for record in records]
+    has_item = all("item" in record.get("data", {}) for record in records)
+    options = ReadingOptions(columns={"item": "item"} if has_item else {})
+    raw = label_studio.read_json(Document(document.name, data=document.data, options=options))
+    answers = [*zip(raw.gold_item, raw.gold_label, strict=True), *zip(raw.item, raw.label, strict=True)]
+    answered = {item for item, _ in answers}
+    blank = [record["data"]["item"] for record in records if has_item and record["data"]["item"] not in answered]
+    return [*answers, *((item, None) for item in blank)], named
+
+
+def table(document: Document, items: NameArray) -> tuple[list[tuple[Any, Any]], list[Any]]:
+    """Rows of a table: item and label columns by name, or the first two."""
+    if document.container in ("npy", "npz", "zip"):
+        raise UnreadableFileError(f"{document.name} is no table. Pass gold as CSV, TSV, Parquet or JSON records.")
+    frame = document.frame
+    columns = frame.columns
+    if len(columns) < 2:
+        raise UnreadableFileError(
+            f"{document.name} has only {some(columns)}. Gold needs two columns, such as item,label."
+        )
+    item, label = column_for(columns, SYNONYMS["item"]), column_for(columns, LABEL_NAMES)
+    rows: list[tuple[Any, Any]] = []
+    if item is None and label is None and Spelling(items)(columns[0]) in set(items.tolist()):
+        rows.append((columns[0], columns[1]))  # no header: the first line is gold too
+    item = item or next(name for name in columns if name != label)
+    label = label or next(name for name in columns if name != item)
+    rows += zip(frame[item].to_list(), frame[label].to_list(), strict=True)
+    return rows, frame[AUDIT].to_list() if AUDIT in columns else []
+
+
+def column_for(columns: list[str], names: Iterable[str]) -> str | None:
+    """The column with the first of the names that the table has."""
+    known = {simplified(column): column for column in reversed(columns)}
+    return next((known[name] for name in names if name in known), None)
