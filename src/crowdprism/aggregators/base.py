@@ -61,6 +61,7 @@ class Aggregator(Parameterized, ABC):
             classes=annotations.classes,
             class_probabilities=class_probabilities,
             labels_per_annotator=counts.astype(np.int64),
+            annotations=annotations,
             **parts,
         )
 

@@ -1,10 +1,11 @@
 """Dawid-Skene: every annotator has a confusion matrix, found together with the true classes by EM.
 
-`expectation` has the E step, `em` the climb; the M step, the prior and what is known beforehand are here.
+`expectation` has the E step, `em` the climb; the M step, the prior and what is known beforehand are here. The default
+prior, centred at each annotator's own skill, has its own M step in `skill_prior`.
 
-Pseudo-counts b hold sparse annotators near the crowd's common confusion matrix, or near their own past. The maximum of
-the penalised likelihood for a row is (counts + b) / (sum of counts + sum of b); the penalty is the sum of
-b log(confusion).
+In the crowd prior, pseudo-counts b hold sparse annotators near the crowd's common confusion matrix, or near their own
+past. The maximum of the penalised likelihood for a row is (counts + b) / (sum of counts + sum of b); the penalty is the
+sum of b log(confusion).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators import skill_prior
 from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.em import (
     MAX_ITER,
@@ -28,16 +30,18 @@ from crowdprism.aggregators.em import (
     fixed_class_prior,
 )
 from crowdprism.aggregators.expectation import FLOOR, Cells, ConfusionPass, cells_of
+from crowdprism.aggregators.known_annotators import past_counts, starting_confusions
 from crowdprism.aggregators.majority_vote import decide
+from crowdprism.aggregators.skill_prior import STRENGTH, SkillModel, SkillPrior
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import positions
-from crowdprism.errors import InvalidParameterError, some
+from crowdprism.errors import InvalidParameterError
 from crowdprism.parameters import Allowed, OneOf, Real, Whole
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit, normalize_rows
 
 EStep = Literal["soft", "hard", "hybrid"]
 ClassPrior = Literal["estimate", "uniform"]
+Prior = Literal["auto", "own-skill", "crowd"]
 # Measured on fifteen public sets with gold (mean accuracy; mean log likelihood of a tenth of annotations held out):
 # 0: .8301, -.668;  1: .8346, -.420;  2: .8357, -.412;  4: .8349, -.408;  8: .8357, -.413;  16: .8376, -.420.
 PRIOR_STRENGTH = 4.0
@@ -46,7 +50,6 @@ PRIOR_STRENGTH = 4.0
 FAST_PRIOR_STRENGTH = 1.0
 HYBRID_SWITCH = 0.005  # change of the class prior (sum of absolute values) at which hybrid turns hard (Sinha 2018)
 JEFFREYS = 0.5  # pseudo-count per entry for intervals where the estimate itself uses none
-ROW_SUM_SLACK = 1e-3
 NO_MATRICES = "Full confusion matrices would not fit in memory: skills are the annotators' accuracies."
 
 
@@ -57,10 +60,14 @@ class DawidSkene(IncrementalAggregator):
     ----------
     max_iter, tolerance
         EM ends after `max_iter` iterations, or when the objective gains less than `tolerance` per annotation.
+    prior
+        What holds annotators with few labels: `"own-skill"`, a confusion matrix centred at their own share of right
+        labels; `"crowd"`, the crowd's common confusion matrix under majority vote. `"auto"` takes the first where it
+        applies: soft steps, no `past_result`, and no `prior_strength` given. Over simulated crowds of many kinds
+        own-skill is 3 points more accurate; on fifteen public sets with gold both reach .835.
     prior_strength
-        Pseudo-annotations per confusion row, spread like the crowd's common confusion matrix under majority vote.
-        They hold annotators with few labels near the crowd; 0 gives plain maximum likelihood. On fifteen public
-        sets with gold, 4 raised the mean accuracy from .8301 to .8349 and the mean log likelihood of held-out
+        Pseudo-annotations per confusion row of the crowd prior, 4 by default; 0 gives plain maximum likelihood. On
+        the fifteen sets, 4 raised the mean accuracy from .8301 to .8349 and the mean log likelihood of held-out
         annotations from -.668 to -.408, the best of 0, .5, 1, 2, 4, 8, 16 and 32.
     e_step
         `"soft"` probabilities; `"hard"` decisions (Fast Dawid-Skene, Sinha et al. 2018); `"hybrid"`: soft until
@@ -88,7 +95,8 @@ class DawidSkene(IncrementalAggregator):
     _allowed: ClassVar[Mapping[str, Allowed]] = {
         "max_iter": Whole(1),
         "tolerance": Real(0),
-        "prior_strength": Real(0),
+        "prior": OneOf("auto", "own-skill", "crowd"),
+        "prior_strength": (Real(0), None),
         "e_step": OneOf("soft", "hard", "hybrid"),
     }
 
@@ -96,14 +104,16 @@ class DawidSkene(IncrementalAggregator):
         self,
         max_iter: int = MAX_ITER,
         tolerance: float = TOLERANCE,
-        prior_strength: float = PRIOR_STRENGTH,
+        prior_strength: float | None = None,
         e_step: EStep = "soft",
         class_prior: ClassPrior | NDArray[Any] | list[float] = "estimate",
         initial_confusions: Mapping[Any, Any] | NDArray[Any] | None = None,
         past_result: FitResult | None = None,
+        prior: Prior = "auto",
     ) -> None:
         self.max_iter = max_iter
         self.tolerance = tolerance
+        self.prior = prior
         self.prior_strength = prior_strength
         self.e_step = e_step
         self.class_prior = class_prior
@@ -114,15 +124,27 @@ class DawidSkene(IncrementalAggregator):
         return self._fit_from(annotations, None)
 
     def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
-        return self._fit_from(annotations, previous)
+        # Rounds of the own-skill prior depend on where they start, so they start from the votes again.
+        return self._fit_from(annotations, None if self._uses_own_skill() else previous)
+
+    def _uses_own_skill(self) -> bool:
+        applies = self.e_step == "soft" and self.past_result is None
+        if self.prior == "own-skill" and not applies:
+            raise InvalidParameterError(
+                "The own-skill prior goes with soft steps and without past_result.", parameter="prior"
+            )
+        return self.prior == "own-skill" or (self.prior == "auto" and applies and self.prior_strength is None)
 
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
         fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
         cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
         evidence = ConfusionPass(cells)
+        if self._uses_own_skill():
+            return self._fit_own_skill(annotations, evidence, fixed)
         votes = evidence.count_votes()
         own = {} if self.past_result is None else past_counts(self.past_result, annotations)
-        prior = ConfusionPrior(self.prior_strength * cells.pooled(votes.counts), own)
+        strength = PRIOR_STRENGTH if self.prior_strength is None else self.prior_strength
+        prior = ConfusionPrior(strength * cells.pooled(votes.counts), own)
         on_cells = prior.on_cells(cells)
 
         def improve(_: Any, expectation: Expectation) -> ConfusionModel:
@@ -134,6 +156,65 @@ class DawidSkene(IncrementalAggregator):
         notes = run.notes(type(self).__name__)
         final = (evidence if self.e_step == "soft" else evidence.hardened()).expect(run.model)
         return self._result_of(annotations, cells, run.model, final, prior, history, notes)
+
+    def _fit_own_skill(self, annotations: Annotations, evidence: ConfusionPass, fixed: FloatArray | None) -> FitResult:
+        """Rounds of EM; before each, the centres of the prior are renewed. `max_iter` counts all iterations."""
+        cells, crowd = evidence.cells, skill_prior.crowd_skill(annotations, evidence)
+        if crowd is None:
+            return self._vote_result(annotations, evidence)
+        expectation = self._first_expectation(
+            annotations,
+            evidence,
+            evidence.expect(skill_prior.one_skill_model(crowd.mean, cells), keep=False),
+            fixed,
+            None,
+        )
+        objective: list[float] = []
+        stages: list[float] = []
+        for round_ in range(skill_prior.ROUNDS):
+            prior = skill_prior.centre(expectation, cells, crowd)
+
+            def improve(_: Any, found: Expectation, prior: SkillPrior = prior) -> SkillModel:
+                return skill_prior.maximize(found, cells, prior, class_prior=fixed)
+
+            run = climb(
+                evidence,
+                improve(None, expectation),
+                improve,
+                title="Dawid-Skene",
+                max_iter=max(1, self.max_iter - len(objective)),
+                tolerance=self.tolerance,
+            )
+            objective += run.objective
+            stages += [float(round_)] * len(run.objective)
+            if len(objective) >= self.max_iter:
+                break
+            expectation = evidence.expect(run.model, keep=False)
+        notes = replace(run, max_iter=self.max_iter).notes(type(self).__name__)
+        final = evidence.expect(run.model)
+        parts: dict[str, Any] = {
+            "class_prior": run.model.class_prior,
+            "history": {"objective": objective, "stage": stages},
+        }
+        if confusions_fit(cells.n_annotators, cells.n_classes):
+            parts["confusions"] = skill_prior.full_confusions(final.counts, cells, prior)
+            parts["confusion_posterior"] = cells.dense(final.counts) + STRENGTH * skill_prior.row_centres(prior)
+        else:
+            parts["skills"] = run.model.right @ run.model.class_prior
+            notes = (*notes, NO_MATRICES)
+        return self._build_result(annotations, final.kept, warnings=notes, **parts)
+
+    def _vote_result(self, annotations: Annotations, evidence: ConfusionPass) -> FitResult:
+        """No item has labels of two annotators: labels are votes, and nothing is known of the annotators."""
+        votes = evidence.count_votes()
+        probabilities = evidence.vote_shares()
+        parts: dict[str, Any] = {"class_prior": votes.class_shares(), "history": {"objective": [0.0]}}
+        if confusions_fit(annotations.n_annotators, annotations.n_classes):
+            rows = skill_prior.unknown_rows(annotations.n_classes)
+            parts["confusions"] = np.repeat(rows[None], annotations.n_annotators, axis=0)
+            parts["confusion_posterior"] = parts["confusions"] * skill_prior.WEIGHT_WITHOUT_PAIRS
+        note = "No item has labels of two annotators, so nothing is known of how good annotators are."
+        return self._build_result(annotations, probabilities, warnings=(note,), **parts)
 
     def _first_expectation(
         self,
@@ -345,70 +426,3 @@ def model_of_confusions(
     """Take the entries that the cells need from full confusion matrices."""
     likelihood = np.asarray(confusions, dtype=np.float64)[cells.annotator_of, :, cells.label_of]
     return ConfusionModel(likelihood, np.asarray(class_prior, dtype=np.float64))
-
-
-def starting_confusions(given: Any, annotations: Annotations, common: FloatArray) -> FloatArray:
-    """Full confusions from a mapping by annotator name (others get the common matrix) or from an array.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 1]], annotator_names=["ann", "bob"])
-    >>> starting_confusions({"bob": [[0, 1], [1, 0]]}, a, np.eye(2))[1].tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
-    """
-    shape = (annotations.n_annotators, annotations.n_classes, annotations.n_classes)
-    if not isinstance(given, Mapping):
-        return checked_rows(given, shape, "initial_confusions")
-    place = positions(annotations.annotators, list(given))
-    unknown = [name for name, at in zip(given, place, strict=True) if at < 0]
-    if len(unknown) == len(given):
-        raise InvalidParameterError(
-            f"None of the names in initial_confusions is an annotator: {some(unknown)}. "
-            f"Annotators are {some(annotations.annotators.tolist())}."
-        )
-    confusions = np.repeat(np.asarray(common, dtype=np.float64)[None], shape[0], axis=0)
-    for at, (name, matrix) in zip(place, given.items(), strict=True):
-        if at >= 0:
-            confusions[at] = checked_rows(matrix, shape[1:], f"initial_confusions[{name!r}]")
-    return confusions
-
-
-def checked_rows(given: Any, shape: tuple[int, ...], what: str) -> FloatArray:
-    """Confusion rows as floats, if they have the shape and sum to one."""
-    rows = np.asarray(given, dtype=np.float64)
-    if rows.shape != shape:
-        raise InvalidParameterError(f"{what} has shape {rows.shape}, not {shape} (..., true class, given label).")
-    bad = ~np.isfinite(rows).all(axis=-1) | (rows < 0).any(axis=-1) | (np.abs(rows.sum(axis=-1) - 1) > ROW_SUM_SLACK)
-    if bad.any():
-        first = tuple(int(at[0]) for at in np.nonzero(bad))
-        raise InvalidParameterError(
-            f"{int(bad.sum())} rows of {what} are not probabilities that sum to one; "
-            f"the first is {rows[first].tolist()} at {first}. "
-            "Rows are true classes; transpose if yours are given labels."
-        )
-    return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
-
-
-def past_counts(past: FitResult, annotations: Annotations) -> dict[int, FloatArray]:
-    """Pseudo-counts (true class, given label) of returning annotators, by their code.
-
-    Classes are matched by name; a class that the earlier fit did not know has no pseudo-counts.
-    """
-    if past.confusion_posterior is None:
-        raise InvalidParameterError(
-            f"past_result ({past.method}) holds no counts of confusions. Use a result of dawid-skene, ibcc or ebcc."
-        )
-    annotator = positions(annotations.annotators, past.annotators.tolist())
-    label = positions(annotations.classes, past.classes.tolist())
-    kept = np.flatnonzero(label >= 0)
-    if not len(kept):
-        raise InvalidParameterError(
-            f"past_result knows none of the classes: it has {some(past.classes.tolist())}, "
-            f"the annotations have {some(annotations.classes.tolist())}."
-        )
-    counts = {}
-    for position in np.flatnonzero(annotator >= 0):
-        own = np.zeros((annotations.n_classes, annotations.n_classes))
-        own[np.ix_(label[kept], label[kept])] = past.confusion_posterior[position][np.ix_(kept, kept)]
-        counts[int(annotator[position])] = own
-    return counts

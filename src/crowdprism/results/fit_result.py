@@ -10,6 +10,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -18,12 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_folder
 from crowdprism.results.confusion import annotator_accuracy
+from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 from crowdprism.results.intervals import accuracy_interval, confusion_interval
 from crowdprism.results.loading import ARRAYS, SCHEMA_VERSION, read_fields
 
@@ -53,7 +56,8 @@ class FitResult:
     items, annotators, classes
         The user's own names, in the order of the arrays.
     class_probabilities
-        (n_items, n_classes) probability of each true class, given all that the method saw of the item.
+        (n_items, n_classes) the model's posterior of each true class: right if the model is, and therefore mostly too
+        sure. `confidence` says how likely the labels are right.
     confusions
         (n_annotators, true class, given label), rows sum to one.
     skills
@@ -68,6 +72,12 @@ class FitResult:
         Named sequences, one number per iteration or epoch, such as the objective.
     seed, versions, warnings
         What is needed to repeat the fit, and what the user was warned of.
+    annotations
+        What the result was learned from, where it is at hand; not saved.
+    saved_account
+        The account that was saved with a loaded result.
+    uses_features
+        Whether the method saw features of the items too.
     """
 
     method: str
@@ -85,6 +95,28 @@ class FitResult:
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=installed_versions)
     warnings: tuple[str, ...] = ()
+    annotations: Annotations | None = field(default=None, repr=False)
+    saved_account: Account | None = field(default=None, repr=False)
+    uses_features: bool = False
+
+    @cached_property
+    def account(self) -> Account | None:
+        """How far the result can be believed; None for results without their annotations, or of older versions."""
+        if self.saved_account is not None or self.annotations is None:
+            return self.saved_account
+        from crowdprism.calibration.account import account_of  # upward on purpose: users expect result.confidence
+
+        return account_of(self, self.annotations)
+
+    @property
+    def confidence(self) -> NDArray[Any] | None:
+        """(n_items,) probability that each item's label is right: by what other crowds reached, and by gold."""
+        return None if self.account is None else self.account.confidence
+
+    @property
+    def expected_accuracy(self) -> Estimate | None:
+        """Expected share of right labels, with its interval."""
+        return None if self.account is None else self.account.expected_accuracy
 
     @property
     def n_items(self) -> int:
@@ -108,7 +140,9 @@ class FitResult:
 
     @property
     def annotator_accuracy(self) -> NDArray[Any] | None:
-        """(n_annotators,) probability that a label is right, by confusions and prior; None without confusions."""
+        """(n_annotators,) how often each annotator is right; by the `account`, else by confusions and prior."""
+        if self.account is not None:
+            return self.account.annotator_accuracy
         if self.confusions is None:
             return None
         prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
@@ -121,7 +155,13 @@ class FitResult:
         return confusion_interval(self.confusion_posterior, level=level)
 
     def annotator_accuracy_interval(self, level: float = 0.95) -> NDArray[Any] | None:
-        """(n_annotators, 2) credible interval of `annotator_accuracy`; None without a posterior."""
+        """(n_annotators, 2) interval of `annotator_accuracy`; None where there is neither account nor posterior."""
+        if self.account is not None and level == ANNOTATOR_LEVEL:
+            return self.account.annotator_interval
+        if self.annotations is not None:
+            from crowdprism.calibration.account import account_of  # upward on purpose, as in `account`
+
+            return account_of(self, self.annotations, annotator_level=level).annotator_interval
         if self.confusion_posterior is None:
             return None
         prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
@@ -137,10 +177,11 @@ class FitResult:
         return float(np.mean(right))
 
     def to_frame(self, kind: str = "polars") -> Any:
-        """One row per item: item, label, probability. `kind` as in `Annotations.to_frame`."""
-        return frame_of_columns(
-            {"item": self.items, "label": self.labels(), "probability": self.class_probabilities.max(axis=1)}, kind
-        )
+        """One row per item: item, label, posterior probability, confidence. `kind` as in `Annotations.to_frame`."""
+        columns = {"item": self.items, "label": self.labels(), "probability": self.class_probabilities.max(axis=1)}
+        if self.confidence is not None:
+            columns["confidence"] = self.confidence
+        return frame_of_columns(columns, kind)
 
     def annotators_frame(self, kind: str = "polars") -> Any:
         """One row per annotator: annotator, number of annotations, and accuracy or skill."""

@@ -1,0 +1,253 @@
+"""The honest account of a result: how likely each label is right, how right all are, how accurate each annotator is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import expit, ndtr
+
+from crowdprism.aggregators.dawid_skene import DawidSkene
+from crowdprism.annotations import Annotations
+from crowdprism.calibration.outside_view import Family, FloatArray, U, outside_view
+from crowdprism.results import FitResult
+from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
+
+SCORES = np.linspace(-12.0, 12.0, 481)  # grid of scores on which probabilities are tabulated
+SCORE_STEP = float(SCORES[1] - SCORES[0])
+N_NODES = 31  # points that stand for the distribution of u where every annotator has an own mean
+OWN_DEVIATION = (
+    0.055  # sd of an annotator's accuracy on gold around the forecast, beyond sampling: benchmarks/honesty.py
+)
+SHRINKAGE = 2.0  # labels' worth of pull towards the crowd's mean accuracy
+LEVEL = 0.9
+N_HALVINGS = 30  # of the range in which a quantile is searched
+ROWS_AT_ONCE = 2**14  # annotators whose quantiles are searched together
+
+
+@dataclass(frozen=True, eq=False)
+class Forecast:
+    """What is known of the rightness of labels.
+
+    Attributes
+    ----------
+    scores
+        (n_items,) log odds of being right at u = 0 (see `outside_view`).
+    weights
+        Probability of each u, after the gold answers.
+    """
+
+    scores: FloatArray
+    weights: FloatArray
+
+
+def make_account(
+    annotations: Annotations,
+    labels: NDArray[np.integer],
+    reference: FloatArray,
+    *,
+    family: Family = "labels",
+    gold: NDArray[np.integer] | None = None,
+    level: float = LEVEL,
+    annotator_level: float = ANNOTATOR_LEVEL,
+) -> Account:
+    """Forecast how right labels and annotators are.
+
+    Parameters
+    ----------
+    labels
+        (n_items,) the stated label of each item, as class codes.
+    reference
+        (n_items, n_classes) posterior of the reference model, which like the labels was not fitted to gold.
+    gold
+        (n_items,) known true classes, -1 where unknown.
+    """
+    known = np.zeros(len(labels), dtype=bool) if gold is None else gold >= 0
+    known_right = known if gold is None else known & (labels == gold)
+    forecast = make_forecast(annotations, labels, reference, family=family, gold=gold)
+    confidence = np.where(known, known_right, average_over_u(forecast.scores, forecast.weights))
+    counted = (annotations.labels_per_item > 0) & ~known
+    people, interval = annotator_accuracy(annotations, labels, forecast, reference, gold=gold, level=annotator_level)
+    return Account(
+        confidence=confidence,
+        expected_accuracy=expected_share(
+            forecast.scores[counted],
+            forecast.weights,
+            n_known=int(known.sum()),
+            n_right=int(known_right.sum()),
+            level=level,
+        ),
+        annotator_accuracy=people,
+        annotator_interval=interval,
+        n_gold=int(known.sum()),
+    )
+
+
+def make_forecast(
+    annotations: Annotations,
+    labels: NDArray[np.integer],
+    reference: FloatArray,
+    *,
+    family: Family,
+    gold: NDArray[np.integer] | None,
+) -> Forecast:
+    """Scores of the labels, and the distribution of u. Crowds without two labels on any item have one score for all."""
+    single = not (annotations.labels_per_item > 1).any()
+    view = outside_view("single" if single else family)
+
+    def score(rows: NDArray[np.bool_] | slice, stated: NDArray[np.integer]) -> FloatArray:
+        return np.full(len(stated), view.intercept) if single else view.scores(reference[rows], stated)
+
+    weights = view.prior()
+    if gold is not None and (gold >= 0).any():
+        known = gold >= 0
+        weights = view.posterior(score(known, labels[known]), labels[known] == gold[known])
+    return Forecast(score(slice(None), labels), weights)
+
+
+def average_over_u(scores: FloatArray, weights: FloatArray) -> FloatArray:
+    """Probability of being right for each score; by a fine table, so that the cost is linear in the items."""
+    return np.asarray(np.interp(scores, SCORES, expit(SCORES[:, None] + U) @ weights))
+
+
+def expected_share(
+    scores: FloatArray, weights: FloatArray, *, n_known: int = 0, n_right: int = 0, level: float = LEVEL
+) -> Estimate:
+    """The share of right labels among items with these scores and `n_known` others, of which `n_right` are right.
+
+    Two errors are joined as if independent: u is unknown, and so is the luck of each item.
+    """
+    n = max(len(scores) + n_known, 1)
+    by_u = (np.bincount(_cell(scores), minlength=len(SCORES)) @ expit(SCORES[:, None] + U) + n_right) / n
+    value = float(by_u @ weights)
+    tail = (1 - level) / 2
+    low, high = _quantiles(by_u, weights, (tail, 1 - tail))
+    luck = NormalDist().inv_cdf(1 - tail) * float(np.sqrt(value * (1 - value) * len(scores)) / n)
+    return Estimate(
+        value,
+        max(value - float(np.hypot(value - low, luck)), 0.0),
+        min(value + float(np.hypot(high - value, luck)), 1.0),
+        level,
+    )
+
+
+def _cell(scores: FloatArray) -> NDArray[np.int64]:
+    place = (np.clip(scores, SCORES[0], SCORES[-1]) - SCORES[0]) / SCORE_STEP
+    return np.asarray(np.rint(place), dtype=np.int64)
+
+
+def _quantiles(values: FloatArray, weights: FloatArray, levels: tuple[float, ...]) -> FloatArray:
+    order = np.argsort(values)
+    below = np.cumsum(weights[order]) - weights[order] / 2
+    return np.asarray(np.interp(levels, below, values[order]))
+
+
+def annotator_accuracy(
+    annotations: Annotations,
+    labels: NDArray[np.integer],
+    forecast: Forecast,
+    reference: FloatArray,
+    *,
+    gold: NDArray[np.integer] | None = None,
+    level: float = ANNOTATOR_LEVEL,
+) -> tuple[FloatArray, FloatArray]:
+    """How often each annotator is right on the items they labelled, and the interval of that.
+
+    A label equal to the stated one is right as often as that is; another label is right with its share of what is left:
+    half by the reference model, half evenly. Known truths are counted as such. Three errors make the interval: u, the
+    luck of few labels, and the annotator's own deviation from the forecast.
+    """
+    node, weight = _nodes(forecast.weights)
+    right = _right_by_node(annotations, labels, forecast, reference, gold, node)  # (n_annotators, nodes)
+    n_labels = annotations.labels_per_annotator.astype(np.float64)
+    crowd = right.sum(axis=0) / max(n_labels.sum(), 1.0)
+    mean = (right + SHRINKAGE * crowd) / (n_labels + SHRINKAGE)[:, None]
+    value = mean @ weight
+    spread = np.sqrt(value * (1 - value) / (n_labels + SHRINKAGE) + OWN_DEVIATION**2)
+    interval = np.clip(_mixture_interval(mean, weight, spread, level), 0.0, 1.0)
+    return np.where(n_labels > 0, value, np.nan), interval
+
+
+def _nodes(weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """A few points of equal probability that stand for the distribution of u."""
+    below = np.cumsum(weights) - weights / 2
+    return np.interp((np.arange(N_NODES) + 0.5) / N_NODES, below, U), np.full(N_NODES, 1.0 / N_NODES)
+
+
+def _right_by_node(
+    annotations: Annotations,
+    labels: NDArray[np.integer],
+    forecast: Forecast,
+    reference: FloatArray,
+    gold: NDArray[np.integer] | None,
+    node: FloatArray,
+) -> FloatArray:
+    """(n_annotators, nodes) expected number of right labels for each u."""
+    item, annotator, label = annotations.item, annotations.annotator, annotations.label
+    known = np.zeros(annotations.n_items, dtype=bool) if gold is None else gold >= 0
+    open_item = ~known[item]
+    agrees = label == labels[item]
+    share = _share_of_rest(reference, labels, item, label)
+    cell = _cell(forecast.scores)[item]
+    probability = expit(SCORES[:, None] + node)
+    shape = (annotations.n_annotators, len(SCORES))
+
+    def by_annotator(which: NDArray[np.bool_], value: FloatArray) -> csr_array:
+        return csr_array((value[which], (annotator[which], cell[which])), shape=shape)
+
+    right = by_annotator(open_item & agrees, np.ones(len(item))) @ probability
+    right += by_annotator(open_item & ~agrees, share) @ (1.0 - probability)
+    if gold is not None:
+        is_right = (~open_item) & (label == gold[item])
+        right += np.bincount(annotator[is_right], minlength=annotations.n_annotators)[:, None]
+    return np.asarray(right)
+
+
+def _share_of_rest(
+    reference: FloatArray, labels: NDArray[np.integer], item: NDArray[np.integer], label: NDArray[np.integer]
+) -> FloatArray:
+    """(n_annotations,) probability of a label, given that the stated label is wrong."""
+    n_others = reference.shape[1] - 1
+    if n_others <= 1:
+        return np.ones(len(item))
+    rest = np.maximum(1.0 - reference[np.arange(len(labels)), labels], 1e-12)
+    return np.asarray(0.5 * np.minimum(reference[item, label] / rest[item], 1.0) + 0.5 / n_others)
+
+
+def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, level: float) -> FloatArray:
+    """(n, 2) central interval of mixtures of normal distributions with means (n, nodes); by bisection."""
+    tails = ((1 - level) / 2, (1 + level) / 2)
+    found = np.empty((len(mean), 2))
+    for first in range(0, len(mean), ROWS_AT_ONCE):
+        rows = slice(first, first + ROWS_AT_ONCE)
+        for side, tail in enumerate(tails):
+            low, high = np.full(len(mean[rows]), -1.0), np.full(len(mean[rows]), 2.0)
+            for _ in range(N_HALVINGS):
+                middle = (low + high) / 2
+                below = ndtr((middle[:, None] - mean[rows]) / spread[rows, None]) @ weight < tail
+                low, high = np.where(below, middle, low), np.where(below, high, middle)
+            found[rows, side] = (low + high) / 2
+    return found
+
+
+def account_of(result: FitResult, annotations: Annotations, *, annotator_level: float = ANNOTATOR_LEVEL) -> Account:
+    """The account of a result that was learned from these annotations.
+
+    The reference model is the default Dawid-Skene without gold; a result of it is its own reference.
+    """
+    gold = None if annotations.gold is None else np.ma.filled(annotations.gold, -1)
+    labels = np.argmax(result.class_probabilities, axis=1)
+    reference = result.class_probabilities
+    if result.method != DawidSkene.name or result.parameters != DawidSkene().get_params():
+        reference = DawidSkene().fit(annotations).result_.class_probabilities
+    return make_account(
+        annotations,
+        labels,
+        reference,
+        family="features" if result.uses_features else "labels",
+        gold=gold,
+        annotator_level=annotator_level,
+    )
