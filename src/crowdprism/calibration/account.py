@@ -19,9 +19,7 @@ from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 SCORES = np.linspace(-12.0, 12.0, 481)  # grid of scores on which probabilities are tabulated
 SCORE_STEP = float(SCORES[1] - SCORES[0])
 N_NODES = 31  # points that stand for the distribution of u where every annotator has an own mean
-OWN_DEVIATION = (
-    0.055  # sd of an annotator's accuracy on gold around the forecast, beyond sampling: benchmarks/honesty.py
-)
+OWN_DEVIATION = 0.062  # sd of an accuracy on gold around its forecast, beyond sampling (benchmarks/honesty.py)
 SHRINKAGE = 2.0  # labels' worth of pull towards the crowd's mean accuracy
 LEVEL = 0.9
 N_HALVINGS = 30  # of the range in which a quantile is searched
