@@ -56,7 +56,7 @@ def module_name(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = {module_name(path) for path in FILES}
+MODULES = {module_name(path) for path in [*FILES, *SOURCE.rglob("*.pyx")]}
 
 
 def room_of(module: str) -> str | None:
