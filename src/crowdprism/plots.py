@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdprism.annotations.names import positions
-from crowdprism.diagnostics.identifiability import mean_confusion
 from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnsuitableDataError, some
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import mean_confusion
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

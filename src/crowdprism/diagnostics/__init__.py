@@ -36,49 +36,13 @@ from crowdprism.diagnostics.label_evidence import Intervals, annotator_intervals
 from crowdprism.diagnostics.next_labels import Suggestion, suggest
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
 
-__all__ = [
-    "AgreementReport",
-    "AnnotatorAgreement",
-    "AnnotatorReport",
-    "Calibration",
-    "CoLabellingGraph",
-    "CopyingSuspicion",
-    "Coverage",
-    "Finding",
-    "Findings",
-    "Intervals",
-    "ItemReport",
-    "LabelQuality",
-    "PairwiseAgreement",
-    "Scattering",
-    "Severity",
-    "Suggestion",
-    "agreement",
-    "annotator_agreement",
-    "annotator_intervals",
-    "annotator_report",
-    "calibration",
-    "co_labelling_graph",
-    "cohen_kappa",
-    "confusion_rows",
-    "copying",
-    "coverage",
-    "examine",
-    "fit_temperature",
-    "fleiss_kappa",
-    "gwet_ac1",
-    "item_report",
-    "krippendorff_alpha",
-    "label_quality",
-    "matching",
-    "nearest_anchors",
-    "nearest_specialists",
-    "pairwise_agreement",
-    "raw_agreement",
-    "result_intervals",
-    "scattering",
-    "scott_pi",
-    "similar_annotators",
-    "suggest",
-    "with_temperature",
-]
+__all__ = ["AgreementReport", "agreement", "fleiss_kappa", "gwet_ac1", "krippendorff_alpha", "raw_agreement"]
+__all__ += ["AnnotatorReport", "CopyingSuspicion", "annotator_report", "copying", "similar_annotators"]
+__all__ += ["nearest_anchors", "nearest_specialists"]
+__all__ += ["Calibration", "calibration", "fit_temperature", "with_temperature"]
+__all__ += ["AnnotatorAgreement", "CoLabellingGraph", "Coverage", "PairwiseAgreement"]
+__all__ += ["annotator_agreement", "co_labelling_graph", "cohen_kappa", "coverage", "pairwise_agreement", "scott_pi"]
+__all__ += ["Finding", "Findings", "Severity", "examine"]
+__all__ += ["ItemReport", "LabelQuality", "item_report", "label_quality"]
+__all__ += ["Intervals", "annotator_intervals", "matching", "result_intervals"]
+__all__ += ["Suggestion", "suggest", "Scattering", "confusion_rows", "scattering"]

@@ -75,14 +75,7 @@ def cells_by_item(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any],
 
 
 def label_counts(annotations: Annotations) -> LabelCounts:
-    """Count labels per item, for items with two annotations or more; repeats by one annotator count each.
-
-    Examples
-    --------
-    >>> counts = label_counts(Annotations.from_dense([[0, 0, 1], [1, -1, -1]]))
-    >>> counts.label.tolist(), counts.count.tolist()
-    ([0, 1], [2, 1])
-    """
+    """Count labels per item, for items with two annotations or more; repeats by one annotator count each."""
     item, label, count = cells_by_item(annotations)
     per_item = np.where(annotations.labels_per_item > 1, annotations.labels_per_item, 0)
     if not per_item.any():
@@ -227,16 +220,8 @@ def interval_values(annotations: Annotations, values: Mapping[Any, float] | None
 class AgreementReport:
     """How far a crowd agrees; `str()` gives a readable page. Coefficients are NaN where not defined.
 
-    Attributes
-    ----------
-    raw, fleiss, alpha, ac1
-        As `raw_agreement`, `fleiss_kappa`, `krippendorff_alpha` (nominal) and `gwet_ac1` give them.
-    alpha_ordinal
-        Alpha with the classes in their order; meaningful only if the classes are ordered.
-    coverage, graph
-        How many labels items have, and which annotators can be compared.
-    annotators
-        One row per annotator.
+    `raw`, `fleiss`, `alpha` and `ac1` are those of `raw_agreement`, `fleiss_kappa`, `krippendorff_alpha` (nominal) and
+    `gwet_ac1`; `alpha_ordinal` is meaningful only if the classes are ordered.
     """
 
     raw: float
@@ -257,13 +242,9 @@ class AgreementReport:
             ("Gwet's AC1", self.ac1),
         ]
         width = max(len(name) for name, _ in figures)
-        lines = [f"{name:<{width}}  {format_coefficient(value)}" for name, value in figures]
+        undefined = "not defined: only one label was given"
+        lines = [f"{name:<{width}}  {undefined if np.isnan(value) else f'{value:.3f}'}" for name, value in figures]
         return "\n".join([*lines, f"coverage: {self.coverage}", str(self.graph), str(self.annotators)])
-
-
-def format_coefficient(value: float) -> str:
-    """A coefficient with three digits, or why there is none."""
-    return "not defined: only one label was given" if np.isnan(value) else f"{value:.3f}"
 
 
 def agreement(annotations: Annotations) -> AgreementReport:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray
 from crowdprism.diagnostics.label_evidence import (
     ACCURACY_GRID,
@@ -17,7 +18,6 @@ from crowdprism.diagnostics.label_evidence import (
     FloatArray,
     LabelEvidence,
     class_probabilities_without,
-    counts_of,
     label_evidence,
     log_seen,
     matching,
@@ -27,6 +27,7 @@ from crowdprism.diagnostics.label_evidence import (
 )
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import cell_counts
 
 CLEAR = 0.9  # posterior probability from which on a kind is stated
 MIN_LABELS_FOR_TREND = 10
@@ -43,31 +44,25 @@ ENTRIES_AT_ONCE = 2_000_000  # confusion entries gathered for a block of pairs, 
 class AnnotatorReport:
     """What the labels of each annotator say, judged by features, prior and the other annotators.
 
-    All arrays are (n_annotators,) in the order of `annotators`.
+    Arrays are (n_annotators,) in the order of `annotators`; NaN is not known. A name in `_z` is in standard errors.
 
     Attributes
     ----------
-    n_labels
-        How many labels each gave.
     quality, quality_low, quality_high
         Accuracy with a 95 % credible interval.
     information
-        Bits that one label tells about the true class, by the fitted confusion; NaN without confusions.
+        Bits that one label tells about the true class, by the fitted confusion.
     spammer_score
-        How far the fitted confusion's rows differ from each other: 0 for a spammer, 1 for a perfect annotator
-        (Raykar and Yu 2012); NaN without confusions. Shrinkage pulls it up for spammers with few labels, which
-        is why kinds are decided by `spammer_probability`.
+        How far the fitted confusion's rows differ from each other: 0 for a spammer, 1 for a perfect annotator (Raykar
+        and Yu 2012). Shrinkage pulls it up for spammers with few labels, so kinds follow `spammer_probability`.
     spammer_probability
         Posterior probability that the labels do not depend on the true class.
     kind
-        "reliable", "careless" (a spammer), "adverse" (knows, and answers against the truth) or "unclear" (too few
-        labels to tell).
-    overused, overuse, overuse_z
-        The class given more often than it occurs, the excess as a share of labels, and in standard errors.
+        "reliable", "careless" (a spammer), "adverse" (knows, and answers against the truth) or "unclear" (few labels).
+    overused, overuse
+        The class given more often than it occurs, and the excess as a share of labels.
     speed, drift
-        Rank correlation of being right with time spent and with time passed; NaN where unknown or too few labels.
-    speed_z, drift_z
-        The same in standard errors.
+        Rank correlation of being right with time spent and with time passed.
     """
 
     annotators: NameArray
@@ -90,11 +85,9 @@ class AnnotatorReport:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per annotator, in the user's own names."""
-        from crowdprism.annotations.frames import frame_of_columns
-
-        rest = [name for name in self.__dataclass_fields__ if name not in ("annotators", "classes")]
-        columns = {"annotator": self.annotators, **{name: getattr(self, name) for name in rest}}
-        return frame_of_columns(columns | {"overused": self.classes[self.overused]}, kind)
+        columns = {"annotator": self.annotators} | vars(self) | {"overused": self.classes[self.overused]}
+        del columns["annotators"], columns["classes"]
+        return frame_of_columns(columns, kind)
 
 
 def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorReport:
@@ -114,7 +107,6 @@ def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorRe
     evidence = label_evidence(annotations, without)
     right = without[np.arange(len(without)), annotations.label]
     unknown = np.full(result.n_annotators, np.nan)
-    prior = class_prior_of(result)
     confusions = result.confusions
     overused, overuse, overuse_z = bias_direction(annotations, without, evidence.counts)
     speed, speed_z = trend(annotations.annotator, right, annotations.duration, result.n_annotators)
@@ -127,7 +119,7 @@ def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorRe
         quality=evidence.mean_accuracy,
         quality_low=low,
         quality_high=high,
-        information=unknown if confusions is None else label_information(confusions, prior),
+        information=unknown if confusions is None else label_information(confusions, class_prior_of(result)),
         spammer_score=unknown if confusions is None else spammer_score(confusions),
         spammer_probability=evidence.spammer_probability,
         kind=kinds(evidence),
@@ -163,9 +155,8 @@ def class_prior_of(result: FitResult) -> FloatArray:
 def spammer_score(confusions: Any) -> FloatArray:
     """Mean squared difference between rows of each confusion, over 2: 0 if rank one, 1 if perfect."""
     table = np.asarray(confusions, dtype=float)
-    n_classes = table.shape[1]
     spread = np.square(table - table.mean(axis=1, keepdims=True)).sum(axis=(1, 2))
-    return np.asarray(spread / (n_classes - 1))
+    return np.asarray(spread / (table.shape[1] - 1))
 
 
 def label_information(confusions: Any, prior: FloatArray) -> FloatArray:
@@ -204,7 +195,7 @@ def trend(
     """Rank correlation of being right with a number per annotation, for each annotator; NaN where unknown."""
     correlation = np.full(n_annotators, np.nan)
     if when is None:
-        return correlation, correlation.copy()
+        return correlation, correlation
     from scipy.stats import rankdata  # takes long to load, and few data have times
 
     known = np.flatnonzero(np.isfinite(when))
@@ -261,17 +252,11 @@ def similar_annotators(result: FitResult, *, distance: float = GROUP_DISTANCE) -
 class CopyingSuspicion:
     """Pairs of annotators who agree more often than their confusions explain, the most suspicious first.
 
-    Attributes
-    ----------
-    first, second
-        (n_pairs,) annotator positions.
-    common, agreements, expected
-        (n_pairs,) shared items, agreements seen, agreements expected.
-    z
-        (n_pairs,) the excess in standard errors, beyond what is usual in this crowd.
+    Of each pair: two annotator positions, shared items, agreements seen and expected, and the excess `z` in standard
+    errors beyond what is usual in this crowd.
     """
 
-    first: NDArray[np.int64]
+    first: NDArray[np.int64]  # (n_pairs,), as all others
     second: NDArray[np.int64]
     common: NDArray[np.int64]
     agreements: NDArray[np.int64]
@@ -318,47 +303,40 @@ def judged_by_votes(annotations: Annotations) -> tuple[FloatArray, FloatArray]:
     prior = (votes.sum(axis=0) + 1) / (votes.sum() + annotations.n_classes)
     others = votes[annotations.item] + prior
     others[np.arange(len(others)), annotations.label] -= 1
-    counts = counts_of(annotations, others / others.sum(axis=1, keepdims=True)) + 1 / annotations.n_classes
+    counts = cell_counts(annotations, (others / others.sum(axis=1, keepdims=True)).T) + 1 / annotations.n_classes
     confusions = counts / counts.sum(axis=2, keepdims=True)
     return confusions, np.log(prior) + log_seen(annotations, confusions)
 
 
 def pairs_on_items(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Positions of all pairs of annotations of one item by two annotators."""
-    firsts, seconds = [], []
+    found = [np.empty((2, 0), dtype=np.int64)]
     counts = annotations.labels_per_item
     for size in np.unique(counts[counts > 1]):
         begin = annotations.item_start[:-1][counts == size].astype(np.int64)
-        upper = np.triu_indices(int(size), 1)
-        firsts.append((begin[:, None] + upper[0]).reshape(-1))
-        seconds.append((begin[:, None] + upper[1]).reshape(-1))
-    empty = [np.empty(0, dtype=np.int64)]
-    first, second = np.concatenate(firsts or empty), np.concatenate(seconds or empty)
+        found.append((np.array(np.triu_indices(int(size), 1))[:, None] + begin[:, None]).reshape(2, -1))
+    first, second = np.concatenate(found, axis=1)
     different = annotations.annotator[first] != annotations.annotator[second]
     return first[different], second[different]
 
 
 def suspicious_pairs(
-    annotations: Annotations,
-    first_row: NDArray[np.int64],
-    second_row: NDArray[np.int64],
-    expected: FloatArray,
-    threshold: float,
+    annotations: Annotations, first_row: NDArray[Any], second_row: NDArray[Any], expected: FloatArray, threshold: float
 ) -> CopyingSuspicion:
     """Add up agreements by pair of annotators and keep the pairs far above expectation."""
-    one, two = annotations.annotator[first_row].astype(np.int64), annotations.annotator[second_row].astype(np.int64)
+    one, two = (annotations.annotator[rows].astype(np.int64) for rows in (first_row, second_row))
     key, pair = np.unique(np.minimum(one, two) * annotations.n_annotators + np.maximum(one, two), return_inverse=True)
-    agree = annotations.label[first_row] == annotations.label[second_row]
     common = np.bincount(pair, minlength=len(key))
-    seen = np.bincount(pair, agree, len(key))
+    seen = np.bincount(pair, annotations.label[first_row] == annotations.label[second_row], len(key))
     mean = np.bincount(pair, expected, len(key))
     spread = np.sqrt(np.bincount(pair, expected * (1 - expected), len(key)) + FLOOR)
     excess = beyond_the_usual((seen - mean) / spread, common >= MIN_COMMON)
     kept = np.flatnonzero((common >= MIN_COMMON) & (excess > threshold))
     kept = kept[np.argsort(-excess[kept], kind="stable")]
+    first, second = np.divmod(key[kept], max(annotations.n_annotators, 1))
     return CopyingSuspicion(
-        first=key[kept] // max(annotations.n_annotators, 1),
-        second=key[kept] % max(annotations.n_annotators, 1),
+        first=first,
+        second=second,
         common=common[kept],
         agreements=seen[kept].astype(np.int64),
         expected=mean[kept].astype(np.float64),
@@ -367,11 +345,8 @@ def suspicious_pairs(
 
 
 def beyond_the_usual(z: FloatArray, judged: NDArray[np.bool_]) -> FloatArray:
-    """Standard scores measured from the median of the judged pairs, in units of their usual scatter.
-
-    With fewer than `MIN_PAIRS` pairs the usual scatter is unknown, and the scores are returned as they are.
-    """
-    if judged.sum() < MIN_PAIRS:
+    """Standard scores measured from the median of the judged pairs, in units of their usual scatter."""
+    if judged.sum() < MIN_PAIRS:  # the usual scatter is unknown
         return z
     centre = np.median(z[judged])
     usual = 1.4826 * np.median(np.abs(z[judged] - centre))  # the median deviation of a normal law, scaled to one

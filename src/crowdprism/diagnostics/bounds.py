@@ -1,13 +1,14 @@
 """The finite-sample theory of coupled cross-entropy as numbers (Ibrahim, Nguyen and Fu 2023, Theorem 1 and appendix).
 
 A class specialist gives a label if and only if its class is the true one; an anchor is an item that certainly belongs
-to one class. The distances of crowd and items from these ideals are zero in the ideal case and bound the error of what
-is learned. The bounds are worst cases: for useful networks they exceed the largest possible error by orders of
-magnitude. They show how errors scale with annotations, annotators and classes, not how large errors are.
+to one class. How far crowd and items are from these ideals bounds the error of what is learned. The bounds are worst
+cases: for useful networks they exceed the largest possible error by orders of magnitude. They show how errors scale
+with annotations, annotators and classes, not how large errors are.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -40,13 +41,8 @@ class Nearest:
 def nearest_specialists(confusions: Any, *, any_order: bool = True) -> Nearest:
     """Find for each true class the annotator whose use of a label comes closest to "if and only if this class".
 
-    Parameters
-    ----------
-    confusions
-        (n_annotators, true class, given label).
-    any_order
-        Assign labels to classes so that the largest distance is smallest: learned classes may be in another order
-        than the labels. Otherwise class k belongs to label k.
+    `any_order` assigns labels to classes so that the largest distance is smallest, because learned classes may be in
+    another order than the labels. Otherwise class k belongs to label k.
 
     Examples
     --------
@@ -55,14 +51,13 @@ def nearest_specialists(confusions: Any, *, any_order: bool = True) -> Nearest:
     >>> round(nearest_specialists(np.full((5, 10, 10), 0.1)).largest, 3)
     0.949
     """
-    table = np.asarray(confusions, dtype=float)
-    n_classes = table.shape[1]
+    table = np.asarray(confusions, dtype=float)  # (n_annotators, true class, given label)
+    place = np.arange(table.shape[1])
     # |column - e_k|^2 = |column|^2 - 2 column_k + 1, for the column of a label over true classes
     squared = np.square(table).sum(axis=1)[:, None, :] - 2 * table + 1.0  # (annotator, class, label)
     who = squared.argmin(axis=0)
     nearest = np.sqrt(np.maximum(np.take_along_axis(squared, who[None], axis=0)[0], 0.0))
-    label = bottleneck_assignment(nearest) if any_order else np.arange(n_classes)
-    place = np.arange(n_classes)
+    label = bottleneck_assignment(nearest) if any_order else place
     return Nearest(nearest[place, label], who[place, label], label)
 
 
@@ -90,8 +85,8 @@ def bottleneck_assignment(cost: Any) -> NDArray[np.int64]:
     low, high = 0, len(levels) - 1
     while low < high:
         middle = (low + high) // 2
-        rows, columns = linear_sum_assignment(table > levels[middle])
-        low, high = (low, middle) if not (table > levels[middle])[rows, columns].any() else (middle + 1, high)
+        above = table > levels[middle]
+        low, high = (middle + 1, high) if above[linear_sum_assignment(above)].any() else (low, middle)
     forbidden = 1.0 + table.sum()
     chosen: NDArray[np.int64] = linear_sum_assignment(np.where(table > levels[low], forbidden, table))[1]
     return chosen
@@ -120,15 +115,7 @@ Layer = DenseLayer | ConvolutionLayer
 def sensitive_complexity(layers: Sequence[Layer], *, lipschitz: float = 1.0) -> float:
     """2 rho^L L^2 (sum over dense layers of d_i^2 d_(i-1)^2 + sum over convolutions of c_i^2 r_i^2 sqrt(d_i / c_i)).
 
-    Parameters
-    ----------
-    lipschitz
-        Of the activation functions, which must be zero at zero; 1 for ReLU.
-
-    Examples
-    --------
-    >>> sensitive_complexity([DenseLayer(3, 2)])
-    72.0
+    `lipschitz` (rho) is that of the activation functions, which must be zero at zero; 1 for ReLU.
     """
     total = 0.0
     for layer in layers:
@@ -142,13 +129,8 @@ def sensitive_complexity(layers: Sequence[Layer], *, lipschitz: float = 1.0) -> 
 def network_layers(network: Any, *, image_shape: tuple[int, int] | None = None) -> list[Layer]:
     """Dense and convolution layers of a torch module, found by their attributes in the order of `modules()`.
 
-    Parameters
-    ----------
-    network
-        Anything with `modules()` whose layers have `in_features` or `out_channels`, as those of torch.
-    image_shape
-        Height and width of the input, needed where the network has convolutions. Pooling is followed; layers are
-        taken to come one after the other.
+    `image_shape` is height and width of the input, needed where the network has convolutions. Pooling is followed;
+    layers are taken to come one after the other.
     """
     layers: list[Layer] = []
     size = image_shape
@@ -158,11 +140,10 @@ def network_layers(network: Any, *, image_shape: tuple[int, int] | None = None) 
         elif hasattr(module, "out_channels") and hasattr(module, "kernel_size"):
             if size is None:
                 raise InvalidParameterError("The network has convolutions; pass image_shape=(height, width).")
-            size = size_after(size, module)
-            kernel = as_pair(module.kernel_size)
-            per_filter = int(module.in_channels) // int(getattr(module, "groups", 1)) * kernel[0] * kernel[1]
-            filters = int(module.out_channels)
-            layers.append(ConvolutionLayer(filters, per_filter, filters * size[0] * size[1]))
+            size, filters = size_after(size, module), int(module.out_channels)
+            channels = int(module.in_channels) // int(getattr(module, "groups", 1))
+            filter_size = channels * math.prod(as_pair(module.kernel_size))
+            layers.append(ConvolutionLayer(filters, filter_size, filters * math.prod(size)))
         elif size is not None and hasattr(module, "kernel_size") and hasattr(module, "stride"):
             size = size_after(size, module)
         elif hasattr(module, "output_size"):
@@ -186,10 +167,8 @@ def size_after(size: tuple[int, int], module: Any) -> tuple[int, int]:
 
 def as_pair(value: Any) -> tuple[int, int]:
     """One number for both directions, or two."""
-    if isinstance(value, Iterable):
-        first, second = value
-        return int(first), int(second)
-    return int(value), int(value)
+    first, second = value if isinstance(value, Iterable) else (value, value)
+    return int(first), int(second)
 
 
 @dataclass(frozen=True)
@@ -223,30 +202,15 @@ class TheoremInputs:
 
 
 def theorem_inputs(
-    confusions: FloatArray | None,
-    shares: FloatArray,
-    annotations: Annotations,
-    *,
-    complexity: float,
-    input_norm: float,
+    confusions: FloatArray | None, shares: FloatArray, annotations: Annotations, *, complexity: float, input_norm: float
 ) -> TheoremInputs:
-    """What the bounds need."""
-    least = 1 / shares.shape[1] if confusions is None else least_label_probability(confusions, shares)
-    return TheoremInputs(
-        n_items=annotations.n_items,
-        n_annotators=annotations.n_annotators,
-        n_classes=annotations.n_classes,
-        n_annotations=max(annotations.n_annotations, 2),
-        smallest_probability=max(least, 1e-12),
-        complexity=complexity,
-        input_norm=input_norm,
-    )
-
-
-def least_label_probability(confusions: FloatArray, shares: FloatArray) -> float:
-    """A lower bound on the probability of any label on any item; the most certain items come nearest to it."""
-    surest = shares[np.unique(np.argsort(-shares, axis=0)[:20])]
-    return float((surest @ confusions.min(axis=0)).min())
+    """What the bounds need; the most certain items come nearest to the least probability of a label."""
+    least = 1 / shares.shape[1]
+    if confusions is not None:
+        surest = shares[np.unique(np.argsort(-shares, axis=0)[:20])]
+        least = float((surest @ confusions.min(axis=0)).min())
+    sizes = (annotations.n_items, annotations.n_annotators, annotations.n_classes, max(annotations.n_annotations, 2))
+    return TheoremInputs(*sizes, smallest_probability=max(least, 1e-12), complexity=complexity, input_norm=input_norm)
 
 
 def label_probability_bound(inputs: TheoremInputs, *, delta: float = 0.05) -> float:
@@ -292,12 +256,10 @@ def theorem_conditions(inputs: TheoremInputs, *, xi_1: float, xi_2: float) -> li
     largest = max(annotators * np.log(inputs.n_annotations), np.sqrt(inputs.capacity))
     needed = float((inputs.beta * annotators * grown * classes) ** 2 * largest)
     kappa = estimation_rate(inputs) + xi_1 + xi_2 + np.sqrt(classes) * xi_1 * xi_2
-    at_most = [
-        ("class specialists: xi_1 <= 1/K", xi_1, 1 / classes),
-        ("anchors: xi_2 <= 1/K", xi_2, 1 / classes),
-        ("network fits: nu", inputs.misfit, misfit),
-        ("proof: kappa <= 1/(K+1)", float(kappa), 1 / (classes + 1)),
+    return [
+        Condition("class specialists: xi_1 <= 1/K", xi_1, 1 / classes, xi_1 <= 1 / classes),
+        Condition("anchors: xi_2 <= 1/K", xi_2, 1 / classes, xi_2 <= 1 / classes),
+        Condition("network fits: nu", inputs.misfit, misfit, inputs.misfit <= misfit),
+        Condition("enough annotations: S", inputs.n_annotations, needed, inputs.n_annotations >= needed),
+        Condition("proof: kappa <= 1/(K+1)", float(kappa), 1 / (classes + 1), float(kappa) <= 1 / (classes + 1)),
     ]
-    conditions = [Condition(name, value, limit, value <= limit) for name, value, limit in at_most]
-    enough = Condition("enough annotations: S", inputs.n_annotations, needed, inputs.n_annotations >= needed)
-    return [*conditions[:3], enough, conditions[3]]

@@ -9,10 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.diagnostics.label_evidence import FloatArray, normalized
 from crowdprism.errors import InvalidParameterError
 from crowdprism.results import FitResult
-
-FloatArray = NDArray[np.float64]
 
 N_BINS = 15
 TEMPERATURES = (0.05, 20.0)
@@ -22,11 +21,11 @@ WRONG_GOLD_SHARE = 0.02  # of gold labels, taken to be wrong while a temperature
 
 @dataclass(frozen=True)
 class ReliabilityCurve:
-    """Confidence against accuracy in bins of equal width; empty bins are NaN."""
+    """Mean confidence and accuracy in bins of equal width; empty bins are NaN."""
 
     edges: FloatArray  # (n_bins + 1,)
-    confidence: FloatArray  # (n_bins,) mean within each bin
-    accuracy: FloatArray  # (n_bins,) mean within each bin
+    confidence: FloatArray  # (n_bins,)
+    accuracy: FloatArray  # (n_bins,)
     count: NDArray[np.int64]  # (n_bins,) items in each bin
 
     @property
@@ -37,23 +36,15 @@ class ReliabilityCurve:
 
 
 def reliability_curve(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_BINS) -> ReliabilityCurve:
-    """Compare the largest probability of each item with how often that class is the true one.
-
-    Examples
-    --------
-    >>> curve = reliability_curve([[0.8, 0.2]] * 5, [0, 0, 0, 0, 1])
-    >>> round(curve.expected_calibration_error, 6)
-    0.0
-    """
+    """Compare the largest probability of each item with how often that class is the true one."""
     shares, truth = checked(class_probabilities, true_classes)
     confidence, right = shares.max(axis=1), shares.argmax(axis=1) == truth
-    edges = np.linspace(0, 1, n_bins + 1)
     # The right edge belongs to a bin, so that a confidence of exactly one is counted.
     place = np.clip(np.ceil(confidence * n_bins).astype(int) - 1, 0, n_bins - 1)
     count = np.bincount(place, minlength=n_bins)
     filled = np.where(count > 0, count, np.nan)
     return ReliabilityCurve(
-        edges=edges,
+        edges=np.linspace(0, 1, n_bins + 1),
         confidence=np.bincount(place, confidence, n_bins) / filled,
         accuracy=np.bincount(place, right, n_bins) / filled,
         count=count,
@@ -61,13 +52,7 @@ def reliability_curve(class_probabilities: Any, true_classes: Any, *, n_bins: in
 
 
 def brier_score(class_probabilities: Any, true_classes: Any) -> float:
-    """Mean squared distance between probabilities and the one-hot truth, 0 to 2.
-
-    Examples
-    --------
-    >>> brier_score([[1.0, 0.0], [0.5, 0.5]], [0, 1])
-    0.25
-    """
+    """Mean squared distance between probabilities and the one-hot truth, 0 to 2."""
     shares, truth = checked(class_probabilities, true_classes)
     right = shares[np.arange(len(truth)), truth]
     return float(np.mean(np.square(shares).sum(axis=1) - 2 * right + 1))
@@ -81,7 +66,7 @@ def checked(class_probabilities: Any, true_classes: Any) -> tuple[FloatArray, ND
             f"Calibration compares (n_items, n_classes) probabilities with one class each; got {shares.shape} "
             f"and {len(true_classes)} classes."
         )
-    known = ~np.ma.getmaskarray(true_classes) if isinstance(true_classes, np.ma.MaskedArray) else slice(None)
+    known = ~np.ma.getmaskarray(true_classes)
     truth = np.asarray(np.ma.getdata(true_classes), dtype=np.int64)[known]
     if not len(truth):
         raise InvalidParameterError("No item has a known true class; calibration against gold needs some.")
@@ -109,14 +94,9 @@ class Calibration:
 
 
 def calibration(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_BINS) -> Calibration:
-    """Calibration error, Brier score and reliability curve of class probabilities.
+    """Calibration error, Brier score and reliability curve of class probabilities (n_items, n_classes).
 
-    Parameters
-    ----------
-    class_probabilities
-        (n_items, n_classes), such as `result.class_probabilities` or a classifier's `predict_proba`.
-    true_classes
-        (n_items,) class positions, such as `annotations.gold`; masked ones are left out.
+    `true_classes` (n_items,) are class positions, such as `annotations.gold`; masked ones are left out.
 
     Examples
     --------
@@ -143,9 +123,7 @@ def with_temperature(class_probabilities: Any, temperature: float) -> FloatArray
     >>> with_temperature([[0.8, 0.2]], 2.0).round(3).tolist()
     [[0.667, 0.333]]
     """
-    log = np.log(np.maximum(np.asarray(class_probabilities, dtype=float), FLOOR)) / temperature
-    shares: FloatArray = np.exp(log - log.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    return normalized(np.log(np.maximum(np.asarray(class_probabilities, dtype=float), FLOOR)) / temperature)
 
 
 @dataclass(frozen=True)
@@ -160,16 +138,9 @@ class Temperature:
 def fit_temperature(class_probabilities: Any, confusions: Any, held_out: Annotations) -> Temperature:
     """Find the temperature of class probabilities that best explains held-out annotations.
 
-    This needs no gold: the probability of a label follows from the class probabilities and the annotator's confusion.
-
-    Parameters
-    ----------
-    class_probabilities
-        (n_items, n_classes) in the order of `held_out.items`.
-    confusions
-        (n_annotators, true class, given label) in the order of `held_out.annotators`.
-    held_out
-        Annotations left out of training, as from `Annotations.split_annotations`.
+    This needs no gold: the probability of a label follows from the class probabilities (n_items, n_classes) and the
+    annotator's confusion (n_annotators, true class, given label). `held_out` are annotations left out of training, as
+    from `Annotations.split_annotations`, with items and annotators in the same order.
     """
     from scipy.optimize import minimize_scalar
 
@@ -182,9 +153,8 @@ def fit_temperature(class_probabilities: Any, confusions: Any, held_out: Annotat
         mixed = (with_temperature(shares, temperature)[held_out.item] * seen_through).sum(axis=1)
         return float(np.log(np.maximum(mixed, FLOOR)).mean())
 
-    found = minimize_scalar(
-        lambda log: -mean_log_likelihood(float(np.exp(log))), bounds=np.log(TEMPERATURES), method="bounded"
-    )
+    limits = np.log(TEMPERATURES)
+    found = minimize_scalar(lambda log: -mean_log_likelihood(float(np.exp(log))), bounds=limits, method="bounded")
     return Temperature(float(np.exp(found.x)), mean_log_likelihood(1.0), -float(found.fun))
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, positions
 from crowdprism.annotations.pairs import (
     CoLabelEntries,
@@ -30,25 +31,15 @@ KappaWeights = Literal["linear", "quadratic"]
 
 @dataclass(frozen=True)
 class Coverage:
-    """How many labels items have; `str()` gives a readable line.
-
-    Attributes
-    ----------
-    n_items, n_annotators, n_annotations
-        Sizes, including items and annotators without annotations.
-    n_unlabelled, n_single, n_shared
-        Items with no label, with one, and with two or more (only these say something about agreement).
-    density
-        Share of all (item, annotator) pairs that have an annotation; repeats count again.
-    """
+    """How many labels items have, including items and annotators without any; `str()` gives a readable line."""
 
     n_items: int
     n_annotators: int
     n_annotations: int
     n_unlabelled: int
     n_single: int
-    n_shared: int
-    density: float
+    n_shared: int  # items with two labels or more: only these say something about agreement
+    density: float  # share of all (item, annotator) pairs that have an annotation; repeats count again
 
     def __str__(self) -> str:
         return (
@@ -79,19 +70,11 @@ def coverage(annotations: Annotations) -> Coverage:
 
 @dataclass(frozen=True)
 class CoLabellingGraph:
-    """Groups of annotators that are connected by shared items, the group with most annotations first.
+    """Groups of annotators that are connected by shared items, the group with most annotations first."""
 
-    Attributes
-    ----------
-    annotator_part, item_part
-        (n_annotators,), (n_items,) number of the group; masked for those without annotations.
-    n_annotators, n_items, n_annotations
-        (n_parts,) sizes of the groups.
-    """
-
-    annotator_part: np.ma.MaskedArray[Any, Any]
-    item_part: np.ma.MaskedArray[Any, Any]
-    n_annotators: NDArray[np.int64]
+    annotator_part: np.ma.MaskedArray[Any, Any]  # (n_annotators,) number of the group; masked without annotations
+    item_part: np.ma.MaskedArray[Any, Any]  # (n_items,) likewise
+    n_annotators: NDArray[np.int64]  # (n_parts,) size of each group, as the next two
     n_items: NDArray[np.int64]
     n_annotations: NDArray[np.int64]
 
@@ -108,10 +91,8 @@ class CoLabellingGraph:
     def __str__(self) -> str:
         if self.connected:
             return "Shared items connect all annotators."
-        shown = [
-            f"{people} annotators on {items} items"
-            for people, items in zip(self.n_annotators[:3].tolist(), self.n_items[:3].tolist(), strict=True)
-        ]
+        sizes = zip(self.n_annotators[:3], self.n_items[:3], strict=True)
+        shown = [f"{people} annotators on {items} items" for people, items in sizes]
         more = "; ..." if self.n_parts > 3 else ""
         return f"The annotators form {self.n_parts} groups that share no items: {'; '.join(shown)}{more}."
 
@@ -142,17 +123,16 @@ def co_labelling_graph(annotations: Annotations) -> CoLabellingGraph:
     )
 
 
-def warn_if_disconnected(annotations: Annotations, graph: CoLabellingGraph) -> str | None:
-    """Issue an `IdentifiabilityWarning` if groups of annotators cannot be compared; returns its text."""
+def warn_if_disconnected(annotations: Annotations, graph: CoLabellingGraph) -> None:
+    """Issue an `IdentifiabilityWarning` if groups of annotators cannot be compared."""
     if graph.connected:
-        return None
+        return
     outside = annotations.annotators[np.flatnonzero(np.ma.filled(graph.annotator_part, 0) > 0)].tolist()
     text = (
         f"{graph} Accuracies of different groups are not comparable; outside the largest group are "
         f"{some(outside)}. Let some annotators label items of another group."
     )
     warnings.warn(text, IdentifiabilityWarning, stacklevel=3)
-    return text
 
 
 def beyond_chance(observed: Any, expected: Any) -> Any:
@@ -163,26 +143,16 @@ def beyond_chance(observed: Any, expected: Any) -> Any:
 
 
 def pair_table(annotations: Annotations, first: Hashable, second: Hashable) -> NDArray[np.float64]:
-    """Count (label of first, label of second) over the items that both labelled: (n_classes, n_classes).
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 0], [0, 1], [1, 1]], annotator_names=["ann", "bob"])
-    >>> pair_table(a, "ann", "bob").tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
+    """Count (label of first, label of second) over the items that both labelled: (n_classes, n_classes)."""
     codes = positions(annotations.annotators, [first, second])
     if (codes < 0).any():
-        unknown = first if codes[0] < 0 else second
-        raise InvalidParameterError(
-            f"{unknown!r} is not an annotator; annotators are {some(annotations.annotators.tolist())}."
-        )
+        unknown, known = first if codes[0] < 0 else second, some(annotations.annotators.tolist())
+        raise InvalidParameterError(f"{unknown!r} is not an annotator; annotators are {known}.")
     if codes[0] == codes[1]:
         raise InvalidParameterError(f"{first!r} was given twice; agreement is between two different annotators.")
     responses = response_matrix(replace(annotations.select(np.isin(annotations.annotator, codes)), weight=None))
-    n_classes = annotations.n_classes
-    place = [slice(int(code) * n_classes, (int(code) + 1) * n_classes) for code in codes]
-    table = np.asarray((responses[:, place[0]].T @ responses[:, place[1]]).toarray())
+    one, two = (responses[:, code * annotations.n_classes :][:, : annotations.n_classes] for code in codes.tolist())
+    table = np.asarray((one.T @ two).toarray())
     if not table.any():
         raise UnsuitableDataError(f"{first!r} and {second!r} have no item in common, so they cannot be compared.")
     return table
@@ -197,7 +167,11 @@ def disagreement_weights(n_classes: int, weights: KappaWeights | None) -> NDArra
     return np.where(distance > 0, distance ** powers[weights], 0.0)
 
 
-def _kappa(share: NDArray[Any], first: NDArray[Any], second: NDArray[Any], cost: NDArray[Any]) -> float:
+def _kappa(table: NDArray[np.float64], weights: KappaWeights | None = None, *, pooled: bool = False) -> float:
+    share, cost = table / table.sum(), disagreement_weights(len(table), weights)
+    first, second = share.sum(axis=1), share.sum(axis=0)
+    if pooled:
+        first = second = (first + second) / 2
     expected = float(first @ cost @ second)
     return 1 - float((share * cost).sum()) / expected if expected > 0 else float("nan")
 
@@ -213,9 +187,7 @@ def cohen_kappa(
     >>> cohen_kappa(a, "ann", "bob")
     0.5
     """
-    table = pair_table(annotations, first, second)
-    share = table / table.sum()
-    return _kappa(share, share.sum(axis=1), share.sum(axis=0), disagreement_weights(len(table), weights))
+    return _kappa(pair_table(annotations, first, second), weights)
 
 
 def scott_pi(annotations: Annotations, first: Hashable, second: Hashable) -> float:
@@ -227,42 +199,26 @@ def scott_pi(annotations: Annotations, first: Hashable, second: Hashable) -> flo
     >>> round(scott_pi(a, "ann", "bob"), 3)
     0.467
     """
-    table = pair_table(annotations, first, second)
-    share = table / table.sum()
-    pooled = (share.sum(axis=1) + share.sum(axis=0)) / 2
-    return _kappa(share, pooled, pooled, disagreement_weights(len(table), None))
+    return _kappa(pair_table(annotations, first, second), pooled=True)
 
 
 @dataclass(frozen=True)
 class PairwiseAgreement:
-    """One row for each pair of annotators who share items.
-
-    Attributes
-    ----------
-    first, second
-        (n_pairs,) names.
-    n_common
-        (n_pairs,) shared items (pairs of annotations, where an annotator labelled an item repeatedly).
-    raw, cohen, scott
-        (n_pairs,) raw agreement, Cohen's kappa, Scott's pi.
-    """
+    """One row for each pair of annotators who share items; arrays are (n_pairs,)."""
 
     first: NameArray
     second: NameArray
-    n_common: NDArray[np.int64]
+    n_common: NDArray[np.int64]  # shared items (pairs of annotations, where an annotator labelled an item repeatedly)
     raw: NDArray[np.float64]
-    cohen: NDArray[np.float64]
-    scott: NDArray[np.float64]
+    cohen: NDArray[np.float64]  # Cohen's kappa
+    scott: NDArray[np.float64]  # Scott's pi
 
     def __len__(self) -> int:
         return len(self.first)
 
     def to_frame(self, kind: str = "polars") -> Any:
         """The table as a data frame; `kind` as in `Annotations.to_frame`."""
-        from crowdprism.annotations.frames import frame_of_columns
-
-        columns = ("first", "second", "n_common", "raw", "cohen", "scott")
-        return frame_of_columns({name: getattr(self, name) for name in columns}, kind)
+        return frame_of_columns(vars(self), kind)
 
 
 def pairwise_agreement(annotations: Annotations) -> PairwiseAgreement:
@@ -304,25 +260,13 @@ def chance_agreements(entries: CoLabelEntries, common: NDArray[Any]) -> tuple[ND
 
 @dataclass(frozen=True)
 class AnnotatorAgreement:
-    """One row per annotator; `str()` shows those who agree least.
-
-    Attributes
-    ----------
-    annotators
-        (n_annotators,) names.
-    n_annotations, n_compared
-        (n_annotators,) annotations, and those on items that someone else labelled too.
-    raw
-        (n_annotators,) mean share of the others who gave the same label; NaN if nobody shares an item.
-    kappa
-        (n_annotators,) raw beyond chance, by the label shares of the annotator and of everyone.
-    """
+    """One row per annotator, arrays are (n_annotators,); `str()` shows those who agree least."""
 
     annotators: NameArray
     n_annotations: NDArray[np.int64]
-    n_compared: NDArray[np.int64]
-    raw: NDArray[np.float64]
-    kappa: NDArray[np.float64]
+    n_compared: NDArray[np.int64]  # annotations on items that someone else labelled too
+    raw: NDArray[np.float64]  # mean share of the others who gave the same label; NaN if nobody shares an item
+    kappa: NDArray[np.float64]  # raw beyond chance, by the label shares of the annotator and of everyone
 
     def __len__(self) -> int:
         return len(self.annotators)
@@ -337,8 +281,6 @@ class AnnotatorAgreement:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """The table as a data frame; `kind` as in `Annotations.to_frame`."""
-        from crowdprism.annotations.frames import frame_of_columns
-
         columns = {"annotator": self.annotators, "annotations": self.n_annotations, "compared": self.n_compared}
         return frame_of_columns({**columns, "raw": self.raw, "kappa": self.kappa}, kind)
 
@@ -381,12 +323,6 @@ def compared_annotations(annotations: Annotations) -> tuple[NDArray[np.int64], N
 
 
 def run_lengths(begins: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """For each position, the length of the run of neighbours that it belongs to; `begins` marks where runs begin.
-
-    Examples
-    --------
-    >>> run_lengths(np.array([True, True, False])).tolist()
-    [1, 2, 2]
-    """
+    """For each position, the length of the run of neighbours that it belongs to; `begins` marks where runs begin."""
     lengths = np.diff(np.flatnonzero(begins), append=len(begins))
     return np.repeat(lengths, lengths)

@@ -9,6 +9,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+import numpy as np
+
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.errors import InvalidParameterError
 
 Severity = Literal["good", "note", "caution", "warning"]
@@ -20,22 +23,10 @@ MARKS: Mapping[Severity, str] = {"good": "+", "note": "?", "caution": "~", "warn
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check.
+    """The outcome of one check: what was checked, how serious it is, what was found, and what would help.
 
-    Attributes
-    ----------
-    name
-        What was checked.
-    severity
-        "good", "note", "caution" or "warning", as in `SEVERITIES`.
-    sentence
-        What was found.
-    remedy
-        What would help, as a sentence; empty if nothing is needed.
-    value, threshold
-        The measured number and the limit it is compared with; None if there is none.
-    details
-        Further numbers, such as the distance of each class.
+    The remedy is empty if nothing is needed. A measured `value` is compared with a `threshold`; `details` are further
+    numbers, such as the distance of each class.
     """
 
     name: str
@@ -51,13 +42,7 @@ class Finding:
 
 
 def worst(findings: Iterable[Finding]) -> Severity:
-    """The highest severity among findings; "note" if there are none, because then nothing was checked.
-
-    Examples
-    --------
-    >>> worst([Finding("gold", "good", "..."), Finding("agreement", "caution", "...")])
-    'caution'
-    """
+    """The highest severity among findings; "note" if there are none, because then nothing was checked."""
     return max((finding.severity for finding in findings), key=SEVERITIES.index, default="note")
 
 
@@ -93,11 +78,6 @@ class Findings:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per finding: name, severity, sentence, remedy, value, threshold."""
-        import numpy as np
-
-        from crowdprism.annotations.frames import frame_of_columns
-
-        texts = {part: [getattr(f, part) for f in self.found] for part in ("name", "severity", "sentence", "remedy")}
-        numbers = {part: [getattr(f, part) for f in self.found] for part in ("value", "threshold")}
-        columns = {part: np.array(values) for part, values in texts.items()}
-        return frame_of_columns(columns | {part: np.array(v, dtype=float) for part, v in numbers.items()}, kind)
+        types = dict.fromkeys(("name", "severity", "sentence", "remedy"), str) | {"value": float, "threshold": float}
+        columns = {part: np.array([getattr(f, part) for f in self], dtype=own) for part, own in types.items()}
+        return frame_of_columns(columns, kind)

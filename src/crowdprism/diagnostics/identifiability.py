@@ -29,7 +29,7 @@ from crowdprism.diagnostics.label_evidence import FloatArray, matching
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import class_alignment
+from crowdprism.results.confusion import class_alignment, mean_confusion
 from crowdprism.seeding import stream
 
 Regularizer = Literal["F", "W", "either", "neither"]
@@ -90,7 +90,8 @@ def examine(
     inputs = theorem_inputs(confusions, shares, annotations, complexity=complexity, input_norm=input_norm or 0.0)
     tests: dict[str, Scattering] = {}  # with small shares counted as zero, by what was tested
 
-    def scattered(what: str, rows: FloatArray) -> Finding:
+    def scattered(what: str, table: FloatArray) -> Finding:
+        rows = some_rows(table, seed)
         exact, tests[what] = both_scatterings(rows, seed)
         return scattering_finding(what, exact, tests[what], n_kept=len(rows))
 
@@ -98,7 +99,7 @@ def examine(
         lambda: co_labelling_finding(graph or co_labelling_graph(annotations)),
         lambda: anchors_finding(shares, result, own=own),
         lambda: rank_finding("class probabilities", shares),
-        lambda: scattered("class probabilities", some_rows(shares, seed)),
+        lambda: scattered("class probabilities", shares),
         lambda: bound_finding(inputs, with_network=network is not None),
     ]
     if confusions is None:
@@ -108,7 +109,7 @@ def examine(
         lambda: class_order_finding(crowd, annotations, shares),
         lambda: specialists_finding(crowd, result),
         lambda: rank_finding("confusions", confusion_rows(crowd)),
-        lambda: scattered("confusions", some_rows(confusion_rows(crowd), seed)),
+        lambda: scattered("confusions", confusion_rows(crowd)),
         lambda: theorem_finding(crowd, shares, inputs),
         lambda: regularizer_finding(crowd, shares, tests),
     ]
@@ -127,25 +128,23 @@ def run_checks(steps: list[Callable[[], Finding]]) -> tuple[Finding, ...]:
 
 def not_checked(name: str, method: str) -> Finding:
     """A check that is impossible without confusion matrices."""
+    sentence = f"Not checked: this needs confusion matrices and {method} gives none."
     return Finding(
-        name,
-        "note",
-        f"Not checked: this needs confusion matrices and {method} gives none.",
-        "Fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f.",
+        name, "note", sentence, "Fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f."
     )
+
+
+def judged(
+    name: str, good: bool, sentence: str, remedy: str, *numbers: Any, otherwise: Severity = "caution"
+) -> Finding:
+    """A finding that is good and needs no remedy, or else has a severity and one; value, threshold and details last."""
+    return Finding(name, "good" if good else otherwise, sentence, "" if good else remedy, *numbers)
 
 
 def co_labelling_finding(graph: CoLabellingGraph) -> Finding:
     """Whether shared items connect all annotators."""
-    severity: Severity = "good" if graph.connected else "warning"
-    remedy = "" if graph.connected else "Let one annotator of each group label some items of the others."
-    return Finding("co-labelling", severity, str(graph), remedy, float(graph.n_parts), 1.0)
-
-
-def mean_confusion(confusions: FloatArray, n_labels: Any) -> FloatArray:
-    """Mean (true class, given label) of all annotators, weighted by the labels they gave, or evenly if unknown."""
-    weight = np.ones(len(confusions)) if n_labels is None or not np.sum(n_labels) else np.asarray(n_labels, dtype=float)
-    return np.asarray(np.tensordot(weight / weight.sum(), confusions, axes=1))
+    remedy = "Let one annotator of each group label some items of the others."
+    return judged("co-labelling", graph.connected, str(graph), remedy, float(graph.n_parts), 1.0, otherwise="warning")
 
 
 def class_order_finding(confusions: FloatArray, annotations: Annotations, shares: FloatArray) -> Finding:
@@ -156,17 +155,13 @@ def class_order_finding(confusions: FloatArray, annotations: Annotations, shares
         sentence = "Each learned class fits the label that annotators use for it."
         return Finding("class order", "good", sentence, "", 0.0, 0.0)
     share = float(np.isin(shares.argmax(axis=1), moved).mean())
-    return Finding(
-        "class order",
-        "warning",
+    sentence = (
         f"{len(moved)} learned classes fit another label better than their own name "
         f"({', '.join(map(str, annotations.classes[moved[:5]]))}); they hold {share:.0%} of the items. The classes may "
-        "be swapped.",
-        "Start the confusions nearer to the identity, align the classes, or provide the true class of some items.",
-        share,
-        0.0,
-        {"order": order.tolist()},
+        "be swapped."
     )
+    remedy = "Start the confusions nearer to the identity, align the classes, or provide the true class of some items."
+    return Finding("class order", "warning", sentence, remedy, share, 0.0, {"order": order.tolist()})
 
 
 def specialists_finding(confusions: FloatArray, result: FitResult) -> Finding:
@@ -174,22 +169,19 @@ def specialists_finding(confusions: FloatArray, result: FitResult) -> Finding:
     nearest = nearest_specialists(confusions)
     worst = int(nearest.distance.argmax())
     threshold = 1 / confusions.shape[1]
-    good = nearest.largest <= threshold
     class_name, person = result.classes[worst], result.annotators[nearest.who[worst]]
-    return Finding(
-        "class specialists",
-        "good" if good else "caution",
+    sentence = (
         f"Every class should have an annotator who gives its label to that class alone. {class_name!s} comes last: its "
-        f"best annotator is {person!s}, at distance {nearest.largest:.3f} (0 is ideal, {threshold:.3f} the limit).",
-        "" if good else f"Find an annotator who knows {class_name!s}, or let {person!s} label more items.",
-        nearest.largest,
-        threshold,
-        {
-            "distance": by_class(result, nearest.distance),
-            "annotator": by_class(result, result.annotators[nearest.who]),
-            "label": by_class(result, result.classes[nearest.label]),
-        },
+        f"best annotator is {person!s}, at distance {nearest.largest:.3f} (0 is ideal, {threshold:.3f} the limit)."
     )
+    remedy = f"Find an annotator who knows {class_name!s}, or let {person!s} label more items."
+    details = {
+        "distance": by_class(result, nearest.distance),
+        "annotator": by_class(result, result.annotators[nearest.who]),
+        "label": by_class(result, result.classes[nearest.label]),
+    }
+    good = nearest.largest <= threshold
+    return judged("class specialists", good, sentence, remedy, nearest.largest, threshold, details)
 
 
 def anchors_finding(shares: FloatArray, result: FitResult, *, own: bool) -> Finding:
@@ -207,18 +199,9 @@ def anchors_finding(shares: FloatArray, result: FitResult, *, own: bool) -> Find
         )
     if own:
         sentence += " These probabilities contain the annotations, so items look more certain than by features alone."
-    return Finding(
-        "anchors",
-        "good" if good else "caution",
-        sentence,
-        "" if good else f"Add clear examples of {result.classes[worst]!s}.",
-        nearest.largest,
-        threshold,
-        {
-            "distance": by_class(result, nearest.distance),
-            "item": by_class(result, result.items[nearest.who]),
-        },
-    )
+    details = {"distance": by_class(result, nearest.distance), "item": by_class(result, result.items[nearest.who])}
+    remedy = f"Add clear examples of {result.classes[worst]!s}."
+    return judged("anchors", good, sentence, remedy, nearest.largest, threshold, details)
 
 
 def by_class(result: FitResult, values: Any) -> dict[Any, Any]:
@@ -237,25 +220,21 @@ def rank_finding(what: str, rows: FloatArray) -> Finding:
     """Rank and conditioning of stacked confusions or class probabilities."""
     rank, smallest = relative_condition(rows)
     full = rank == rows.shape[1]
-    add = "annotators who tell more classes apart" if what == "confusions" else "items of the missing classes"
-    return Finding(
-        f"rank of {what}",
-        "good" if full else "warning",
+    sentence = (
         f"The {what} clearly distinguish {rank} of {rows.shape[1]} classes; the smallest singular value is "
-        f"{smallest:.3f} of the largest.",
-        "" if full else f"Add {add}, or merge classes that nobody tells apart.",
-        smallest,
-        LEAST_CONDITION,
-        {"rank": rank},
+        f"{smallest:.3f} of the largest."
     )
+    add = "annotators who tell more classes apart" if what == "confusions" else "items of the missing classes"
+    remedy, numbers = f"Add {add}, or merge classes that nobody tells apart.", (smallest, LEAST_CONDITION)
+    return judged(f"rank of {what}", full, sentence, remedy, *numbers, {"rank": rank}, otherwise="warning")
 
 
 def both_scatterings(rows: FloatArray, seed: int) -> tuple[Scattering, Scattering]:
     """The scattering test as it stands, and with small shares counted as zero."""
-    tolerance = min(ZERO_SHARE, 0.5 / rows.shape[1])
     exact = scattering(rows, n_starts=N_STARTS, seed=seed)
     if exact.encloses == "yes":
         return exact, exact
+    tolerance = min(ZERO_SHARE, 0.5 / rows.shape[1])
     return exact, scattering(rows, zero_below=tolerance, n_starts=N_STARTS, seed=seed)
 
 
@@ -267,8 +246,7 @@ def some_rows(rows: FloatArray, seed: int) -> FloatArray:
     order = np.argsort(rows, axis=0)
     extreme = np.unique(np.concatenate([order[:each].reshape(-1), order[-each:].reshape(-1)]))
     rest = stream(seed, "rows of the scattering test").choice(len(rows), MAX_ROWS - len(extreme), replace=False)
-    chosen: FloatArray = rows[np.union1d(extreme, rest)]
-    return chosen
+    return np.asarray(rows[np.union1d(extreme, rest)])
 
 
 def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_kept: int) -> Finding:
@@ -284,21 +262,16 @@ def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_
     if n_kept >= MAX_ROWS:
         sentences.append(f"The test used {n_kept} of the rows.")
     add = {"confusions": "more varied and more accurate annotators", "class probabilities": "clearer items"}[what]
-    return Finding(
-        f"scattering of {what}",
-        severity,
-        " ".join([*sentences, *exact.remarks]),
-        "" if severity == "good" else f"Add {add} for each class.",
-        tolerant.v_low,
-        1.0,
-        {
-            "v": [exact.v_low, exact.v_high],
-            "v_tolerant": [tolerant.v_low, tolerant.v_high],
-            "p": [exact.p_low, exact.p_high],
-            "p_tolerant": [tolerant.p_low, tolerant.p_high],
-            "unique": tolerant.unique,
-        },
-    )
+    remedy = "" if severity == "good" else f"Add {add} for each class."
+    details = {
+        "v": [exact.v_low, exact.v_high],
+        "v_tolerant": [tolerant.v_low, tolerant.v_high],
+        "p": [exact.p_low, exact.p_high],
+        "p_tolerant": [tolerant.p_low, tolerant.p_high],
+        "unique": tolerant.unique,
+    }
+    text = " ".join([*sentences, *exact.remarks])
+    return Finding(f"scattering of {what}", severity, text, remedy, tolerant.v_low, 1.0, details)
 
 
 def format_bracket(test: Scattering) -> str:
@@ -312,23 +285,16 @@ def format_bracket(test: Scattering) -> str:
 
 def theorem_finding(confusions: FloatArray, shares: FloatArray, inputs: TheoremInputs) -> Finding:
     """How many conditions of Theorem 1 hold."""
-    conditions = theorem_conditions(
-        inputs, xi_1=nearest_specialists(confusions).largest, xi_2=nearest_anchors(shares).largest
-    )
+    xi_1, xi_2 = nearest_specialists(confusions).largest, nearest_anchors(shares).largest
+    conditions = theorem_conditions(inputs, xi_1=xi_1, xi_2=xi_2)
     failing = [condition.name for condition in conditions if not condition.holds]
-    held = len(conditions) - len(failing)
-    sentence = f"{held} of {len(conditions)} conditions hold, with the theorem's unnamed constants set to one."
+    n_all, held = len(conditions), len(conditions) - len(failing)
+    sentence = f"{held} of {n_all} conditions hold, with the theorem's unnamed constants set to one."
     if failing:
         sentence += f" These fail: {', '.join(failing)}. They are worst-case conditions that real data rarely meet."
-    return Finding(
-        "conditions of Theorem 1",
-        "caution" if failing else "good",
-        sentence,
-        "Add annotations, specialists or anchors, depending on what fails." if failing else "",
-        float(held),
-        float(len(conditions)),
-        {condition.name: [condition.value, condition.threshold] for condition in conditions},
-    )
+    details = {condition.name: [condition.value, condition.threshold] for condition in conditions}
+    remedy = "Add annotations, specialists or anchors, depending on what fails."
+    return judged("conditions of Theorem 1", not failing, sentence, remedy, float(held), float(n_all), details)
 
 
 def bound_finding(inputs: TheoremInputs, *, with_network: bool) -> Finding:
@@ -343,7 +309,7 @@ def bound_finding(inputs: TheoremInputs, *, with_network: bool) -> Finding:
         )
     if not with_network:
         sentence += " The network was not given and is left out."
-    return Finding("error bound", "caution" if vacuous else "good", sentence, "", bound, LARGEST_ERROR)
+    return judged("error bound", not vacuous, sentence, "", bound, LARGEST_ERROR)
 
 
 def favoured_regularizer(
@@ -372,15 +338,10 @@ def regularizer_finding(confusions: FloatArray, shares: FloatArray, tests: dict[
     lean = ""
     if choice == "neither" and crowd.v_low != items.v_low:
         lean = f" {'F (items)' if items.v_low < crowd.v_low else 'W (confusions)'} comes closer."
-    return Finding(
-        "regulariser",
-        "caution" if choice == "neither" else "good",
+    sentence = (
         f"The geometry favours {choice}: {reasons[choice]} (v {format_bracket(items)} for items, "
-        f"{format_bracket(crowd)} for confusions).{lean}",
-        "Compare both terms on held-out annotations; clearer items or more accurate annotators help."
-        if choice == "neither"
-        else "",
-        min(crowd.v_low, items.v_low),
-        NEARLY_SCATTERED,
-        {"favours": choice},
+        f"{format_bracket(crowd)} for confusions).{lean}"
     )
+    remedy = "Compare both terms on held-out annotations; clearer items or more accurate annotators help."
+    numbers = (min(crowd.v_low, items.v_low), NEARLY_SCATTERED)
+    return judged("regulariser", choice != "neither", sentence, remedy, *numbers, {"favours": choice})

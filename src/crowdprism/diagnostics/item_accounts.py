@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray
 from crowdprism.diagnostics.annotator_accounts import class_prior_of, entropy
 from crowdprism.diagnostics.calibration import WRONG_GOLD_SHARE, fit_gold_temperature, with_temperature
@@ -27,7 +28,7 @@ LEAST_WEIGHT = 1e-4  # a voter no better than the baseline still counts a little
 
 @dataclass(frozen=True)
 class ItemReport:
-    """What is known about each item; arrays are (n_items,) in the order of `items`.
+    """What is known about each item; arrays are (n_items,) in the order of `items`, NaN is not known.
 
     Attributes
     ----------
@@ -36,16 +37,13 @@ class ItemReport:
     uncertainty
         Entropy of the class probabilities, 0 for certainty and 1 for none at all.
     disagreement
-        Probability that two of its annotations, drawn without replacement, differ; NaN with fewer than two.
+        Probability that two of its annotations, drawn without replacement, differ.
     difficulty
         Share of its labels that are probably wrong, minus the share expected from the accuracy of its annotators.
-        Above zero, annotators who are usually right disagree on this item. NaN without annotations or confusions.
+        Above zero, annotators who are usually right disagree on this item.
     gold_probability
-        Probability that gold is right if 2 % of gold is wrong; NaN without gold. Class probabilities are first
-        softened to fit the gold as a whole (`calibration.fit_gold_temperature`); otherwise every mistake of the fit
-        would count against gold.
-    likely_mislabelled
-        Whether gold is probably wrong.
+        Probability that gold is right if 2 % of gold is wrong. Class probabilities are first softened to fit the gold
+        as a whole (`calibration.fit_gold_temperature`); otherwise every mistake of the fit would count against gold.
     """
 
     items: NameArray
@@ -60,11 +58,8 @@ class ItemReport:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per item, in the user's own names."""
-        from crowdprism.annotations.frames import frame_of_columns
-
-        numbers = ("probability", "uncertainty", "disagreement", "difficulty", "gold_probability")
-        columns: dict[str, Any] = {"item": self.items, "label": self.classes[self.label]}
-        columns |= {name: getattr(self, name) for name in (*numbers, "likely_mislabelled")}
+        columns = {"item": self.items} | vars(self) | {"label": self.classes[self.label]}
+        del columns["items"], columns["classes"]
         return frame_of_columns(columns, kind)
 
 
@@ -81,14 +76,13 @@ def item_report(result: FitResult, annotations: Annotations, *, wrong_gold: floa
     """
     annotations = matching(result, annotations)
     shares = np.asarray(result.class_probabilities, dtype=float)
-    gold_probability = np.full(result.n_items, np.nan)
-    if annotations.gold is not None:
-        known = np.flatnonzero(~np.ma.getmaskarray(annotations.gold))
-        if len(known):
-            softened = with_temperature(shares, fit_gold_temperature(shares, annotations.gold))
-            right = softened[known, np.asarray(annotations.gold.data)[known]] * (1 - WRONG_GOLD_SHARE)
-            wrong = (1 - right / (1 - WRONG_GOLD_SHARE)) * WRONG_GOLD_SHARE / (result.n_classes - 1)
-            gold_probability[known] = right / (right + wrong)
+    gold_probability, gold = np.full(result.n_items, np.nan), annotations.gold
+    if gold is not None and gold.count():
+        known = np.flatnonzero(~np.ma.getmaskarray(gold))
+        softened = with_temperature(shares, fit_gold_temperature(shares, gold))
+        right = softened[known, np.asarray(gold.data)[known]] * (1 - WRONG_GOLD_SHARE)
+        wrong = (1 - right / (1 - WRONG_GOLD_SHARE)) * WRONG_GOLD_SHARE / (result.n_classes - 1)
+        gold_probability[known] = right / (right + wrong)
     return ItemReport(
         items=result.items,
         classes=result.classes,
@@ -104,64 +98,46 @@ def item_report(result: FitResult, annotations: Annotations, *, wrong_gold: floa
 
 def disagreement(annotations: Annotations) -> FloatArray:
     """Probability that two annotations of an item differ: (n_items,), NaN with fewer than two."""
-    votes = vote_table(annotations)
-    total = votes.sum(axis=1)
-    same = (votes * (votes - 1)).sum(axis=1)
-    pairs = total * (total - 1)
+    votes, total = vote_table(annotations), annotations.labels_per_item
+    same, pairs = (votes * (votes - 1)).sum(axis=1), total * (total - 1)
     return np.where(pairs > 0, 1 - same / np.maximum(pairs, 1), np.nan)
 
 
 def difficulty(result: FitResult, annotations: Annotations) -> FloatArray:
     """Share of probably wrong labels of each item, minus the share expected from its annotators' confusions."""
-    unknown = np.full(annotations.n_items, np.nan)
     if result.confusions is None:
-        return unknown
-    shares = np.asarray(result.class_probabilities, dtype=float)
-    wrong = 1 - shares[annotations.item, annotations.label]
+        return np.full(annotations.n_items, np.nan)
+    wrong = 1 - np.asarray(result.class_probabilities, dtype=float)[annotations.item, annotations.label]
     expected = 1 - annotator_accuracy(result.confusions, class_prior_of(result))[annotations.annotator]
     excess = np.bincount(annotations.item, wrong - expected, annotations.n_items)
     counts = annotations.labels_per_item
-    return np.where(counts > 0, excess / np.maximum(counts, 1), unknown)
+    return np.where(counts > 0, excess / np.maximum(counts, 1), np.nan)
 
 
 @dataclass(frozen=True)
 class LabelQuality:
-    """Consensus and quality scores between 0 and 1.
+    """Consensus classes, quality scores between 0 and 1 (how likely a label is right), and weights as voters.
 
-    Attributes
-    ----------
-    consensus, consensus_quality
-        (n_items,) class position, and how likely it is right.
-    class_probabilities
-        (n_items, n_classes) classifier and annotators together.
-    label_quality
-        (n_annotations,) how likely each given label is right, in the order of the annotations.
-    annotator_quality, annotator_agreement, annotator_weight
-        (n_annotators,) overall score; agreement with the consensus where several labelled (NaN where none did);
-        weight as a voter.
-    classifier_weight
-        Weight of the classifier as a voter.
+    `class_probabilities` are those of classifier and annotators together. `annotator_agreement` is with the consensus
+    where several labelled, and NaN where none did.
     """
 
     items: NameArray
     annotators: NameArray
-    consensus: NDArray[np.int64]
-    consensus_quality: FloatArray
-    class_probabilities: FloatArray
-    label_quality: FloatArray
-    annotator_quality: FloatArray
-    annotator_agreement: FloatArray
-    annotator_weight: FloatArray
+    consensus: NDArray[np.int64]  # (n_items,)
+    consensus_quality: FloatArray  # (n_items,)
+    class_probabilities: FloatArray  # (n_items, n_classes)
+    label_quality: FloatArray  # (n_annotations,)
+    annotator_quality: FloatArray  # (n_annotators,)
+    annotator_agreement: FloatArray  # (n_annotators,)
+    annotator_weight: FloatArray  # (n_annotators,)
     classifier_weight: float
 
 
 def label_quality(annotations: Annotations, class_probabilities: Any) -> LabelQuality:
-    """Score consensus labels, single labels and annotators.
+    """Score consensus labels, single labels and annotators with any classifier's probabilities (n_items, n_classes).
 
-    Parameters
-    ----------
-    class_probabilities
-        (n_items, n_classes) predicted by any classifier, preferably out of sample.
+    Predict these out of sample if you can.
 
     Examples
     --------
@@ -176,13 +152,11 @@ def label_quality(annotations: Annotations, class_probabilities: Any) -> LabelQu
     agreement = peer_agreement(annotations, votes)
     # Ties of the vote go to the class that the classifier prefers, then to the first.
     consensus = np.argmax(votes + 0.5 * shares, axis=1)
-    combined, weights, classifier_weight = shares, np.ones(annotations.n_annotators), 0.0
     for _ in range(2):  # the second pass weighs voters by the better consensus of the first
-        weights, classifier_weight, reliability = voter_weights(
-            annotations, shares, votes, consensus, several, agreement
-        )
-        combined = combine(annotations, shares, weights, classifier_weight, reliability)
+        voters = voter_weights(annotations, shares, votes, consensus, several, agreement)
+        combined = combine(annotations, shares, *voters)
         consensus = combined.argmax(axis=1)
+    weights, classifier_weight, _ = voters
     given = combined[annotations.item, annotations.label]
     with_consensus = consensus_agreement(annotations, consensus, several)
     return LabelQuality(
@@ -218,6 +192,11 @@ def consensus_agreement(annotations: Annotations, consensus: NDArray[Any], sever
     return np.where(total > 0, right / np.maximum(total, 1), np.nan)
 
 
+def labels_per_labelled_item(annotations: Annotations) -> float:
+    """Mean number of labels of the items that have any."""
+    return annotations.n_annotations / max(int((annotations.labels_per_item > 0).sum()), 1)
+
+
 def voter_weights(
     annotations: Annotations,
     shares: FloatArray,
@@ -231,38 +210,30 @@ def voter_weights(
     commonest = np.bincount(consensus[judged]).max() / max(len(judged), 1)
     room = max(1 - commonest, LEAST_WEIGHT)
     right = np.mean(shares.argmax(axis=1)[judged] == consensus[judged])
-    labels_each = annotations.n_annotations / max(int((annotations.labels_per_item > 0).sum()), 1)
-    classifier = max(1 - (1 - float(right)) / room, LEAST_WEIGHT) * np.sqrt(labels_each)
+    classifier = max(1 - (1 - float(right)) / room, LEAST_WEIGHT) * np.sqrt(labels_per_labelled_item(annotations))
     weights = np.maximum(1 - (1 - agreement) / room, LEAST_WEIGHT)
     counts = np.maximum(annotations.labels_per_item[judged], 1)
     reliability = float(np.mean(votes[judged, consensus[judged]] / counts))
-    floor = 1 / shares.shape[1]
-    return weights, float(classifier), min(max(reliability, floor), 1 - LEAST_WEIGHT)
+    return weights, float(classifier), min(max(reliability, 1 / shares.shape[1]), 1 - LEAST_WEIGHT)
 
 
 def combine(
     annotations: Annotations, shares: FloatArray, weights: FloatArray, classifier_weight: float, reliability: float
 ) -> FloatArray:
     """Weighted mean of the classifier's probabilities and of each label's, which gives `reliability` to its class."""
-    n_items, n_classes = shares.shape
     each = weights[annotations.annotator]
-    total = np.bincount(annotations.item, each, n_items)
-    elsewhere = (1 - reliability) / (n_classes - 1)
-    named = vote_table(annotations, each)
-    mixed = classifier_weight * shares + (reliability - elsewhere) * named + (elsewhere * total)[:, None]
+    total = np.bincount(annotations.item, each, len(shares))
+    elsewhere = (1 - reliability) / (shares.shape[1] - 1)
+    named = (reliability - elsewhere) * vote_table(annotations, each)
+    mixed = classifier_weight * shares + named + (elsewhere * total)[:, None]
     return np.asarray(mixed / (classifier_weight + total)[:, None])
 
 
 def annotator_scores(
-    annotations: Annotations,
-    given: FloatArray,
-    with_consensus: FloatArray,
-    weights: FloatArray,
-    classifier_weight: float,
+    annotations: Annotations, given: FloatArray, with_consensus: FloatArray, weights: FloatArray, classifier: float
 ) -> FloatArray:
     """Mean quality of the own labels, mixed with agreement with the consensus; NaN without labels."""
     counts = annotations.labels_per_annotator
     mean = np.bincount(annotations.annotator, given, len(counts)) / np.where(counts > 0, counts, np.nan)
-    labels_each = annotations.n_annotations / max(int((annotations.labels_per_item > 0).sum()), 1)
-    trust = classifier_weight / (classifier_weight + weights.mean() * labels_each)
+    trust = classifier / (classifier + weights.mean() * labels_per_labelled_item(annotations))
     return np.where(np.isnan(with_consensus), mean, trust * mean + (1 - trust) * np.nan_to_num(with_consensus))

@@ -21,6 +21,7 @@ from crowdprism.annotations.names import same_names
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import cell_counts
 from crowdprism.seeding import stream
 
 FloatArray = NDArray[np.float64]
@@ -78,12 +79,10 @@ def require_confusions(result: FitResult, purpose: str) -> FloatArray:
 def require_probabilities(class_probabilities: Any, annotations: Annotations) -> FloatArray:
     """Class probabilities as an array with one row per item and one column per class, or an error."""
     shares = np.asarray(class_probabilities, dtype=np.float64)
-    expected = (annotations.n_items, annotations.n_classes)
-    if shares.shape != expected:
-        raise InvalidParameterError(
-            f"class_probabilities must be {expected}, one row per item in the order of annotations.items, "
-            f"not {shares.shape}."
-        )
+    shape = (annotations.n_items, annotations.n_classes)
+    if shares.shape != shape:
+        order = "one row per item in the order of annotations.items"
+        raise InvalidParameterError(f"class_probabilities must be {shape}, {order}, not {shares.shape}.")
     return shares
 
 
@@ -95,15 +94,14 @@ def normalized(log: FloatArray) -> FloatArray:
 
 def vote_table(annotations: Annotations, weight: FloatArray | None = None) -> FloatArray:
     """Annotations of each item by label, each counting one or its weight: (n_items, n_classes)."""
-    shape = (annotations.n_items, annotations.n_classes)
-    cell = annotations.item.astype(np.int64) * shape[1] + annotations.label
-    return np.bincount(cell, weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)
+    cell = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
+    counts = np.bincount(cell, weight, annotations.n_items * annotations.n_classes)
+    return counts.reshape(annotations.n_items, annotations.n_classes).astype(np.float64)
 
 
 def item_sums(annotations: Annotations, values: FloatArray) -> FloatArray:
     """Sums over each item's annotations: (n_annotations, n_classes) -> (n_items, n_classes)."""
-    columns = [np.bincount(annotations.item, column, annotations.n_items) for column in values.T]
-    return np.stack(columns, axis=1)
+    return np.stack([np.bincount(annotations.item, column, annotations.n_items) for column in values.T], axis=1)
 
 
 def log_seen(annotations: Annotations, confusions: FloatArray) -> FloatArray:
@@ -111,27 +109,10 @@ def log_seen(annotations: Annotations, confusions: FloatArray) -> FloatArray:
     return item_sums(annotations, np.log(confusions)[annotations.annotator, :, annotations.label])
 
 
-def counts_of(annotations: Annotations, shares: FloatArray) -> FloatArray:
-    """Expected counts (annotator, true class, given label) from class shares of each annotation."""
-    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
-    cell = annotations.annotator.astype(np.int64) * n_classes + annotations.label
-    columns = [np.bincount(cell, weights=shares[:, k], minlength=n_annotators * n_classes) for k in range(n_classes)]
-    stacked: FloatArray = np.stack(columns).astype(np.float64).reshape(n_classes, n_annotators, n_classes)
-    return stacked.transpose(1, 0, 2)
-
-
 def class_probabilities_without(result: FitResult, annotations: Annotations) -> FloatArray:
     """Class probabilities of each annotation's item without that annotation: (n_annotations, n_classes).
 
     Without confusions nothing can be divided out, and the item's probabilities are returned as they are.
-
-    Examples
-    --------
-    >>> from crowdprism.aggregators import make_aggregator
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0]])
-    >>> without = class_probabilities_without(make_aggregator("dawid-skene").fit(a).result_, a)
-    >>> without.shape, bool(without[2, 0] > 0.5)
-    ((9, 2), True)
     """
     log = np.log(np.maximum(result.class_probabilities, FLOOR))[annotations.item]
     if result.confusions is not None:
@@ -155,8 +136,7 @@ class LabelEvidence:
     def spammer_probability(self) -> FloatArray:
         """(n_annotators,) posterior probability of `careless`, all explanations being equally likely at first."""
         informative = np.logaddexp(self.steady, self.free) - np.log(2.0)
-        odds: FloatArray = 1.0 / (1.0 + np.exp(np.clip(informative - self.careless, -700, 700)))
-        return odds
+        return np.asarray(1.0 / (1.0 + np.exp(np.clip(informative - self.careless, -700, 700))))
 
     @property
     def mean_accuracy(self) -> FloatArray:
@@ -167,12 +147,12 @@ class LabelEvidence:
 def label_evidence(annotations: Annotations, without: FloatArray) -> LabelEvidence:
     """Weigh explanations of each annotator's labels; `without` is from `class_probabilities_without`."""
     n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
-    counts = counts_of(annotations, without)
+    counts = cell_counts(annotations, without.T)
     right = without[np.arange(len(without)), annotations.label]
     log_likelihood = np.empty((n_annotators, len(ACCURACY_GRID)))
     for place, accuracy in enumerate(ACCURACY_GRID):
         each = np.log(right * accuracy + (1 - right) * (1 - accuracy) / (n_classes - 1))
-        log_likelihood[:, place] = np.bincount(annotations.annotator, weights=each, minlength=n_annotators)
+        log_likelihood[:, place] = np.bincount(annotations.annotator, each, n_annotators)
     chance = 1 / n_classes
     near_chance = np.abs(ACCURACY_GRID - chance) <= CHANCE_BAND * (1 - chance)
     one_habit = dirichlet_multinomial(counts.sum(axis=1))
@@ -202,28 +182,18 @@ def dirichlet_multinomial(counts: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Credible intervals; NaN for annotators with too few annotations.
+    """Credible intervals of confusions and of the probability that a label is right.
 
-    Attributes
-    ----------
-    confusion_low, confusion_high
-        (n_annotators, true class, given label)
-    accuracy, accuracy_low, accuracy_high
-        (n_annotators,) posterior mean and interval of the probability that a label is right.
-    enough
-        (n_annotators,) whether the annotator has enough annotations for an interval.
-    level
-        Probability that an interval holds the true value.
-    remarks
-        What was left out, and why.
+    They hold the true value with probability `level`, and are NaN for annotators without `enough` annotations;
+    `remarks` say who was left out.
     """
 
-    confusion_low: FloatArray
+    confusion_low: FloatArray  # (n_annotators, true class, given label)
     confusion_high: FloatArray
-    accuracy: FloatArray
+    accuracy: FloatArray  # (n_annotators,) posterior mean
     accuracy_low: FloatArray
     accuracy_high: FloatArray
-    enough: NDArray[np.bool_]
+    enough: NDArray[np.bool_]  # (n_annotators,)
     level: float
     remarks: tuple[str, ...] = ()
 
@@ -241,18 +211,14 @@ def annotator_intervals(
 ) -> Intervals:
     """Credible intervals for every annotator's confusion matrix and accuracy.
 
-    The class probabilities count as known. If they come from a network that was fitted to the same annotations, soften
-    them first (`calibration.fit_temperature`) or predict them out of sample.
-
     Parameters
     ----------
     class_probabilities
         (n_items, n_classes) from features alone, such as `model.predict_proba(X)`, or the class prior in every row.
-        Not the posterior given the annotations, which would count them twice; `result_intervals` takes that.
+        Not the posterior given the annotations, which would count them twice; `result_intervals` takes that. They count
+        as known: soften those of a network fitted to the same annotations (`calibration.fit_temperature`).
     class_prior
         (n_classes,) weights of the classes in the accuracy; by default the mean of `class_probabilities`.
-    min_labels
-        Annotators with fewer annotations get no interval.
     start
         (n_annotators, true class, given label) confusions to begin from. Needed if the class probabilities do not
         tell the classes apart, such as a bare prior: the classes could come out in any order.
@@ -321,7 +287,7 @@ def first_confusions(annotations: Annotations, log_shares: FloatArray) -> FloatA
     """Some EM steps with the class probabilities held fixed."""
     shares = np.exp(log_shares)
     for _ in range(N_FIRST_STEPS):
-        counts = counts_of(annotations, shares[annotations.item]) + 1 / shares.shape[1]
+        counts = cell_counts(annotations, shares[annotations.item].T) + 1 / shares.shape[1]
         confusions = counts / counts.sum(axis=2, keepdims=True)
         shares = normalized(log_shares + log_seen(annotations, confusions))
     return np.asarray(confusions)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray
 from crowdprism.diagnostics.annotator_accounts import entropy
 from crowdprism.diagnostics.label_evidence import FloatArray, matching, require_confusions
@@ -16,6 +17,7 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
+Pairs = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]  # item, annotator, gain
 LEAST_GAIN = 0.01  # bits; a label expected to tell less is not worth asking for
 ITEMS_PER_LABEL = 5  # how many uncertain items are considered for each label of the budget
 MIN_ITEMS_CONSIDERED = 1_000
@@ -24,30 +26,18 @@ CELLS_AT_ONCE = 4_000_000
 
 @dataclass(frozen=True)
 class Suggestion:
-    """Labels to ask for, the most useful first.
+    """Labels to ask for, the most useful first, and whether to stop asking, with the reason.
 
-    Attributes
-    ----------
-    item, annotator
-        (n,) positions.
-    gain
-        (n,) expected reduction of the item's entropy, in bits.
-    cost
-        (n,) of each label.
-    expected_accuracy, expected_accuracy_after
-        Mean probability of the most probable class now, and after the first suggested label of each item.
-    stop
-        Whether to stop asking.
-    reason
-        Why, or why not.
+    `gain` is the expected reduction of the item's entropy, in bits. The expected accuracies are the mean probability of
+    the most probable class now, and after the first suggested label of each item.
     """
 
     items: NameArray
     annotators: NameArray
-    item: NDArray[np.int64]
+    item: NDArray[np.int64]  # (n,) positions, as the next
     annotator: NDArray[np.int64]
-    gain: FloatArray
-    cost: FloatArray
+    gain: FloatArray  # (n,)
+    cost: FloatArray  # (n,)
     expected_accuracy: float
     expected_accuracy_after: float
     stop: bool
@@ -58,8 +48,6 @@ class Suggestion:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per label to ask for, in the user's own names."""
-        from crowdprism.annotations.frames import frame_of_columns
-
         names = {"item": self.items[self.item], "annotator": self.annotators[self.annotator]}
         return frame_of_columns({**names, "gain": self.gain, "cost": self.cost}, kind)
 
@@ -90,10 +78,8 @@ def suggest(
         Positions of the items and annotators that can be asked; by default any annotator about any item.
     per_item
         Most labels to ask for one item before fitting again; each further one counts less.
-    target_accuracy
-        Stop once the expected accuracy reaches this.
-    least_gain
-        Bits of expected gain below which a label is not asked for.
+    target_accuracy, least_gain
+        Stop at this expected accuracy; ask for no label with a smaller gain (in bits).
 
     Examples
     --------
@@ -105,31 +91,29 @@ def suggest(
     """
     annotations = matching(result, annotations)
     confusions = require_confusions(result, "Suggesting labels")
-    price = checked_costs(costs, annotations.n_annotators)
-    room = checked_capacity(capacity, annotations.n_annotators)
+    price, room = checked_costs(costs, len(confusions)), checked_capacity(capacity, len(confusions))
     if not budget > 0:
         raise InvalidParameterError(f"The budget must be above 0, not {budget}.")
     shares = np.asarray(result.class_probabilities, dtype=float)
-    item, annotator, gain = (
-        free_pairs(shares, confusions, annotations, price, budget, per_item)
-        if candidates is None
-        else given_pairs(shares, confusions, candidates)
-    )
+    if candidates is None:
+        item, annotator, gain = free_pairs(shares, confusions, annotations, price, budget, per_item)
+    else:
+        item, annotator, gain = given_pairs(shares, confusions, candidates)
     worth = gain > least_gain
     item, annotator, gain = item[worth], annotator[worth], gain[worth]
     chosen, discounted = choose(shares, item, annotator, gain, price, room, budget=budget, per_item=per_item)
+    item, annotator = item[chosen], annotator[chosen]
     accuracy = float(shares.max(axis=1).mean())
-    after = accuracy_after(shares, confusions, item[chosen], annotator[chosen])
     stop, reason = when_to_stop(accuracy, target_accuracy, len(chosen), least_gain)
     return Suggestion(
         items=annotations.items,
         annotators=annotations.annotators,
-        item=item[chosen],
-        annotator=annotator[chosen],
+        item=item,
+        annotator=annotator,
         gain=discounted,
-        cost=price[annotator[chosen]],
+        cost=price[annotator],
         expected_accuracy=accuracy,
-        expected_accuracy_after=after,
+        expected_accuracy_after=accuracy_after(shares, confusions, item, annotator),
         stop=stop,
         reason=reason,
     )
@@ -145,18 +129,15 @@ def checked_costs(costs: Any, n_annotators: int) -> FloatArray:
 
 def checked_capacity(capacity: Any, n_annotators: int) -> NDArray[np.int64]:
     """Labels that each annotator can give."""
-    most = np.iinfo(np.int64).max if capacity is None else np.asarray(capacity)
-    room = np.full(n_annotators, most) if np.ndim(most) == 0 else np.asarray(most)
+    room = np.asarray(np.iinfo(np.int64).max if capacity is None else capacity)
+    room = np.full(n_annotators, room) if room.ndim == 0 else room
     if room.shape != (n_annotators,) or (room < 0).any():
         raise InvalidParameterError(f"capacity must be one number or {n_annotators} numbers of at least 0.")
     return room.astype(np.int64)
 
 
 def label_gain(shares: FloatArray, confusions: FloatArray) -> FloatArray:
-    """Expected reduction of an item's entropy, in bits, by one label of an annotator: (n_items, n_annotators).
-
-    This is the mutual information of true class and label: entropy of the label minus its mean entropy given the
-    true class."""
+    """Mutual information of each item's true class and each annotator's label, in bits: (n_items, n_annotators)."""
     n_annotators, n_classes = confusions.shape[:2]
     wide = confusions.transpose(1, 0, 2).reshape(n_classes, n_annotators * n_classes)
     given = (shares @ wide).reshape(len(shares), n_annotators, n_classes)
@@ -170,7 +151,7 @@ def free_pairs(
     price: FloatArray,
     budget: float,
     per_item: int,
-) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+) -> Pairs:
     """Pairs to consider if any annotator can be asked about any item they have not labelled yet."""
     most = int(min(len(shares), max(MIN_ITEMS_CONSIDERED, ITEMS_PER_LABEL * budget / price.min())))
     considered = np.sort(np.argsort(-entropy(shares), kind="stable")[:most])
@@ -191,9 +172,7 @@ def free_pairs(
     return item, annotator, value
 
 
-def given_pairs(
-    shares: FloatArray, confusions: FloatArray, candidates: tuple[Any, Any]
-) -> tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]:
+def given_pairs(shares: FloatArray, confusions: FloatArray, candidates: tuple[Any, Any]) -> Pairs:
     """Gain of each pair that can be asked."""
     item, annotator = (np.asarray(part, dtype=np.int64) for part in candidates)
     if item.shape != annotator.shape or item.ndim != 1:
@@ -225,9 +204,8 @@ def choose(
     """
     uncertain = np.maximum(entropy(shares) / np.log(2), 1e-12)
     left, room = uncertain.copy(), room.copy()
-    taken = np.zeros(len(shares), dtype=np.int64)
-    chosen: list[int] = []
-    values: list[float] = []
+    taken, cheapest = np.zeros(len(shares), dtype=np.int64), price.min()
+    chosen: list[tuple[int, float]] = []
     waiting = np.argsort(-gain / price[annotator], kind="stable")
     for _ in range(per_item):
         scaled = gain * (left / uncertain)[item]
@@ -239,16 +217,15 @@ def choose(
             if price[m] > budget or room[m] == 0 or taken[i] > level[i]:
                 skipped.append(pair)
                 continue
-            chosen.append(pair)
-            values.append(float(scaled[pair]))
+            chosen.append((pair, float(scaled[pair])))
             budget -= price[m]
             room[m] -= 1
             taken[i] += 1
             left[i] = max(left[i] - scaled[pair], 0.0)
-            if budget < price.min():
-                return np.array(chosen, dtype=np.int64), np.array(values)
+            if budget < cheapest:
+                break
         waiting = np.array(skipped, dtype=np.int64)
-    return np.array(chosen, dtype=np.int64), np.array(values)
+    return np.array([pair for pair, _ in chosen], dtype=np.int64), np.array([value for _, value in chosen])
 
 
 def accuracy_after(

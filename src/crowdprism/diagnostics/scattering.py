@@ -21,6 +21,7 @@ from crowdprism.seeding import stream
 
 Answer = Literal["yes", "no", "undecided"]
 
+TINY = 1e-9
 EXCESS = 1e-6  # v above 1 by more than this refutes; below, the axes' own norm cannot be told apart
 ENUMERATION_CLASSES = 10  # beyond, hulls have too many facets
 PROGRAM_CLASSES = 50  # beyond, even single linear programs take seconds; only straight shots remain
@@ -34,31 +35,19 @@ MAX_CLIQUES = 20_000  # steps in the search for another orthogonal frame
 class Scattering:
     """What is known about the sufficiently scattered condition of some rows.
 
-    Attributes
-    ----------
-    v_low, v_high
-        Bracket of v: 1 means scattered enough, larger is worse, infinite means the centre is not inside the hull.
-    encloses
-        Condition (i): "yes" (certified), "no" (refuted) or "undecided".
-    unique
-        Condition (ii), meaningful only where `encloses` is "yes".
-    certificate
-        What settled `v_high`, in words.
-    beyond_axis
-        Classes k for which even the linear program "largest x_k" exceeds 1: the rows do not reach facet k.
-    n_rows, n_classes
-        Size after duplicates and empty rows were left out.
-    remarks
-        Which certificates were not tried, and why.
+    `v_low` and `v_high` bracket v: 1 means scattered enough, larger is worse, infinite means that the centre is not
+    inside the hull. `encloses` is condition (i), certified ("yes") or refuted ("no"); `unique` is condition (ii),
+    meaningful only if (i) holds. `beyond_axis` are classes k for which even the linear program "largest x_k" exceeds 1:
+    the rows do not reach facet k. `remarks` say which certificates were not tried, and why.
     """
 
     v_low: float
     v_high: float
     encloses: Answer
     unique: Answer
-    certificate: str
+    certificate: str  # what settled v_high, in words
     beyond_axis: tuple[int, ...]
-    n_rows: int
+    n_rows: int  # without duplicates and empty rows
     n_classes: int
     remarks: tuple[str, ...] = ()
 
@@ -86,12 +75,10 @@ def scattering_rows(values: Any, *, zero_below: float = 0.0) -> FloatArray:
     if not np.isfinite(rows).all() or (rows < 0).any():
         bad = int(np.sum(~np.isfinite(rows) | (rows < 0)))
         raise InvalidParameterError(f"{bad} entries are negative or not finite; scattering is about probabilities.")
-    for _ in range(2):  # the share of a row that an entry has is known only once the row sums to one
+    for smallest in (zero_below, zero_below, 0.0):  # an entry's share is known only once the row sums to one
         rows = rows[rows.sum(axis=1) > 0]
         rows /= rows.sum(axis=1, keepdims=True)
-        rows[rows < zero_below] = 0.0
-    rows = rows[rows.sum(axis=1) > 0]
-    rows /= rows.sum(axis=1, keepdims=True)
+        rows[rows < smallest] = 0.0
     return np.unique(rows, axis=0)
 
 
@@ -127,16 +114,8 @@ def scattering(values: Any, *, zero_below: float = 0.0, n_starts: int = 100, see
     n_classes = np.shape(values)[1]
     polytope = SimplexPolytope(rows) if len(rows) else None
     if polytope is None or not polytope.spans_the_plane():
-        return Scattering(
-            v_low=float("inf"),
-            v_high=float("inf"),
-            encloses="no",
-            unique="undecided",
-            certificate="the rows do not span all classes",
-            beyond_axis=tuple(range(n_classes)),
-            n_rows=len(rows),
-            n_classes=n_classes,
-        )
+        never, why = float("inf"), "the rows do not span all classes"
+        return Scattering(never, never, "no", "undecided", why, tuple(range(n_classes)), len(rows), n_classes)
     return bracket(polytope, n_starts=n_starts, seed=seed)
 
 
@@ -153,9 +132,10 @@ def axis_programs(polytope: SimplexPolytope) -> tuple[float, tuple[int, ...]]:
 
 def refute(polytope: SimplexPolytope, *, n_starts: int, seed: int) -> float:
     """Largest norm found by successive linearisation from the axes and from random starts; above 1 refutes."""
-    n_classes = polytope.n_classes
-    axes = polytope.basis
-    random = stream(seed, "scattering").standard_normal((starts_for(n_classes, n_starts), n_classes - 1))
+    n_classes, axes = polytope.n_classes, polytope.basis
+    if n_classes > 12:  # one program then takes tens of milliseconds
+        n_starts = max(1, n_starts * 12**2 // n_classes**2)
+    random = stream(seed, "scattering").standard_normal((n_starts, n_classes - 1))
     best = 1.0
     # Directions away from each axis come first: with few zeros in a column they lead out at once.
     for direction in [*(-axes), *axes, *random]:
@@ -163,11 +143,6 @@ def refute(polytope: SimplexPolytope, *, n_starts: int, seed: int) -> float:
         if best == float("inf"):
             break
     return best
-
-
-def starts_for(n_classes: int, n_starts: int) -> int:
-    """Fewer random starts with many classes, where one program takes tens of milliseconds."""
-    return n_starts if n_classes <= 12 else max(1, n_starts * 12**2 // n_classes**2)
 
 
 def bracket(polytope: SimplexPolytope, *, n_starts: int, seed: int) -> Scattering:
@@ -204,44 +179,29 @@ def bracket(polytope: SimplexPolytope, *, n_starts: int, seed: int) -> Scatterin
 
 def switched_off(n_classes: int) -> list[str]:
     """Which tests are not tried with so many classes, and why."""
-    remarks = []
     if n_classes == 2:
-        remarks.append("With two classes the condition only asks for one row on each axis; no search is needed.")
-    if n_classes > ENUMERATION_CLASSES:
-        remarks.append(
-            f"Vertex enumeration is off: hulls in {n_classes - 1} dimensions have too many facets "
-            f"(limit {ENUMERATION_CLASSES} classes)."
-        )
-    if n_classes > PRODUCT_CLASSES:
-        remarks.append(
-            f"The product certificate is off: {n_classes} classes need {n_classes * (n_classes + 1) // 2} equations "
-            f"(limit {PRODUCT_CLASSES} classes)."
-        )
-    if n_classes > PROGRAM_CLASSES:
-        remarks.append(
-            f"Linear programs are off: {n_classes} classes make them slow (limit {PROGRAM_CLASSES}); the condition "
-            "can be refuted by straight shots along the axes, and certified only by rows on the axes themselves."
-        )
-    return remarks
+        return ["With two classes the condition only asks for one row on each axis; no search is needed."]
+    remarks = {
+        ENUMERATION_CLASSES: f"Vertex enumeration is off: hulls in {n_classes - 1} dimensions have too many facets "
+        f"(limit {ENUMERATION_CLASSES} classes).",
+        PRODUCT_CLASSES: f"The product certificate is off: {n_classes} classes need "
+        f"{n_classes * (n_classes + 1) // 2} equations (limit {PRODUCT_CLASSES} classes).",
+        PROGRAM_CLASSES: f"Linear programs are off: {n_classes} classes make them slow (limit {PROGRAM_CLASSES}); the "
+        "condition can be refuted by straight shots along the axes, and certified only by rows on the axes themselves.",
+    }
+    return [remark for limit, remark in remarks.items() if n_classes > limit]
 
 
 def corner_bound(polytope: SimplexPolytope) -> tuple[float, str]:
     """Bound from K rows, one leaning most to each class: their polytope is a simplex with known corners."""
-    chosen = np.argmax(polytope.rows, axis=0)
-    name = "one row near each class"
-    if len(set(chosen.tolist())) < polytope.n_classes:
-        return float("inf"), "no certificate"
-    corners = polytope.rows[chosen]
-    if np.linalg.cond(corners) > 1 / TINY:
+    corners = polytope.rows[np.argmax(polytope.rows, axis=0)]
+    if np.linalg.cond(corners) > 1 / TINY:  # also where one row leans most to two classes
         return float("inf"), "no certificate"
     ends = np.linalg.inv(corners)  # column k solves corners @ x = e_k
     sums = ends.sum(axis=0)
     if (sums <= TINY).any():  # the centre lies outside the hull of these rows
         return float("inf"), "no certificate"
-    return max(1.0, float(np.linalg.norm(ends / sums, axis=0).max())), name
-
-
-TINY = 1e-9
+    return max(1.0, float(np.linalg.norm(ends / sums, axis=0).max())), "one row near each class"
 
 
 def product_bound(rows: FloatArray) -> float:
@@ -252,7 +212,8 @@ def product_bound(rows: FloatArray) -> float:
     use (its slack matrix must vanish on every axis), yet it only needs linear programs. Products are taken in as the
     program's prices ask for them.
     """
-    rows = concentrated(rows)
+    per_class = max(4, MAX_PRODUCT_ROWS // rows.shape[1])
+    rows = rows[np.unique(np.argsort(-rows, axis=0, kind="stable")[:per_class])]  # those that lean most to each class
     upper = np.triu_indices(rows.shape[1])
     wanted = np.where(upper[0] == upper[1], 0.0, 1.0)
     nearest = np.argmax(rows, axis=0)
@@ -267,12 +228,6 @@ def product_bound(rows: FloatArray) -> float:
             break
         pairs |= new
     return bound
-
-
-def concentrated(rows: FloatArray) -> FloatArray:
-    """The rows that lean most to each class, some for every class."""
-    per_class = max(4, MAX_PRODUCT_ROWS // rows.shape[1])
-    return rows[np.unique(np.argsort(-rows, axis=0, kind="stable")[:per_class])]
 
 
 def product_entries(rows: FloatArray, pairs: list[tuple[int, int]], upper: Any) -> FloatArray:
@@ -320,8 +275,7 @@ def uniqueness(polytope: SimplexPolytope, vertices: Vertices | None) -> Answer:
         return "yes"  # rows on all axes leave x >= 0, where only the axes have norm one
     if vertices is None or not len(vertices.places):
         return "undecided"
-    places = vertices.places
-    touching = places[np.linalg.norm(places, axis=1) > 1 - 10 * EXCESS]
+    touching = vertices.places[np.linalg.norm(vertices.places, axis=1) > 1 - 10 * EXCESS]
     touching = touching[(rows @ touching.T).min(axis=0) > -10 * EXCESS]
     touching = np.unique(touching.round(6), axis=0)
     others = np.flatnonzero(touching.max(axis=1) < 1 - 1e-3)
@@ -329,8 +283,7 @@ def uniqueness(polytope: SimplexPolytope, vertices: Vertices | None) -> Answer:
         return "yes"
     if len(touching) > 500:
         return "undecided"
-    orthogonal = np.abs(touching @ touching.T) < 1e-4
-    found = find_frame(orthogonal, others.tolist(), n_classes)
+    found = find_frame(np.abs(touching @ touching.T) < 1e-4, others.tolist(), n_classes)
     return "undecided" if found is None else "no" if found else "yes"
 
 

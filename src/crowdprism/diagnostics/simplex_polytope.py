@@ -23,13 +23,7 @@ FACETS_REFINED = 32  # how many of the nearest facets request a further row in o
 
 
 def plane_basis(n_classes: int) -> FloatArray:
-    """Orthonormal basis of the vectors that sum to zero: (n_classes, n_classes - 1).
-
-    Examples
-    --------
-    >>> np.allclose(plane_basis(3).T @ plane_basis(3), np.eye(2)), np.allclose(plane_basis(3).sum(axis=0), 0)
-    (True, True)
-    """
+    """Orthonormal basis of the vectors that sum to zero: (n_classes, n_classes - 1)."""
     basis = np.zeros((n_classes, n_classes - 1))
     for column in range(n_classes - 1):
         basis[: column + 1, column] = 1.0 / (column + 1)
@@ -55,6 +49,11 @@ def expected_facets(n_facets: int, *, n_before: int, n_after: int, dimension: in
     return float(n_facets * (n_after / n_before) ** (dimension / 2))
 
 
+def extremes(table: FloatArray) -> set[int]:
+    """The rows with the largest and the smallest entry of each column."""
+    return set(np.argmax(table, axis=0).tolist()) | set(np.argmin(table, axis=0).tolist())
+
+
 @dataclass
 class SimplexPolytope:
     """Linear programs and vertices of `{x : rows @ x >= 0, sum(x) = 1}`; rows (n_rows, n_classes) sum to one.
@@ -72,21 +71,16 @@ class SimplexPolytope:
     def __post_init__(self) -> None:
         self.basis = plane_basis(self.rows.shape[1])
         self.points = self.rows @ self.basis
-        self.working = self._first_rows()
+        self.working = sorted(extremes(self.rows))
 
     @property
     def n_classes(self) -> int:
         """Dimension of x."""
         return int(self.rows.shape[1])
 
-    def _first_rows(self) -> list[int]:
-        """The rows with the largest and the smallest share of each class."""
-        return sorted(set(np.argmax(self.rows, axis=0).tolist()) | set(np.argmin(self.rows, axis=0).tolist()))
-
     def to_classes(self, place: FloatArray) -> FloatArray:
         """Points of the plane (..., n_classes - 1) as vectors over classes that sum to one."""
-        lifted: FloatArray = place @ self.basis.T + 1.0 / self.n_classes
-        return lifted
+        return np.asarray(place @ self.basis.T + 1.0 / self.n_classes)
 
     def spans_the_plane(self) -> bool:
         """Whether the rows span all dimensions; if not, the polytope is unbounded."""
@@ -97,12 +91,9 @@ class SimplexPolytope:
         return bool(values[-1] > TOLERANCE**2 * max(values[0], 1.0))
 
     def farthest(self, direction: FloatArray) -> FloatArray:
-        """The point of the polytope (in the plane) that lies farthest in a direction; within a box of size FAR.
-
-        Climbs from different starts soon meet, so solved programs are kept.
-        """
+        """The point of the polytope (in the plane) that lies farthest in a direction; within a box of size FAR."""
         key = direction.round(6).tobytes()
-        if key not in self.reached:
+        if key not in self.reached:  # climbs from different starts soon meet, so solved programs are kept
             self.reached[key] = self._solve(direction)
         return self.reached[key]
 
@@ -130,8 +121,7 @@ class SimplexPolytope:
         """Where straight lines from the centre leave the polytope: (n, n_classes - 1), cut off at length FAR."""
         steepest = np.maximum(-(self.points @ directions.T).min(axis=0), 1e-300)
         lengths = np.minimum(1.0 / (self.n_classes * steepest), FAR / np.linalg.norm(directions, axis=1))
-        places: FloatArray = directions * lengths[:, None]
-        return places
+        return np.asarray(directions * lengths[:, None])
 
     def climb(self, direction: FloatArray) -> FloatArray:
         """Go to the farthest point in the direction of the last one until the norm no longer grows."""
@@ -158,7 +148,7 @@ class SimplexPolytope:
         """
         if self.n_classes == 2:
             return self._ends()
-        chosen = sorted(set(self._first_rows()) | self._outermost())
+        chosen = sorted(extremes(self.rows) | extremes(self.points))  # so that the first hull has full dimension
         hull = convex_hull(self.points[chosen])
         radius = inner_radius(self.n_classes)
         while hull is not None:
@@ -177,16 +167,11 @@ class SimplexPolytope:
             hull = convex_hull(self.points[chosen])
         return Vertices(np.empty((0, self.n_classes)), 0.0, exact=False, n_rows=len(chosen))
 
-    def _outermost(self) -> set[int]:
-        """Rows outermost along each basis direction, so that the first hull has full dimension."""
-        return set(np.argmax(self.points, axis=0).tolist()) | set(np.argmin(self.points, axis=0).tolist())
-
     def _ends(self) -> Vertices:
-        line = self.points[:, 0]
-        distance = min(float(line.max()), float(-line.min()))
-        ends = np.array([[-1.0 / (2 * line.max())], [-1.0 / (2 * line.min())]]) if distance > TOLERANCE else None
-        places = np.empty((0, 2)) if ends is None else self.to_classes(ends)
-        return Vertices(places, distance, exact=True, n_rows=2)
+        low, high = float(self.points.min()), float(self.points.max())
+        distance = min(high, -low)
+        ends = [[-1.0 / (2 * high)], [-1.0 / (2 * low)]] if distance > TOLERANCE else np.empty((0, 1))
+        return Vertices(self.to_classes(np.asarray(ends)), distance, exact=True, n_rows=2)
 
     def _vertices(self, hull: FloatArray) -> FloatArray:
         inside = hull[-hull[:, -1] > TOLERANCE]

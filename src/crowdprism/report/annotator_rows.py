@@ -14,9 +14,9 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.notebook import display_name
 from crowdprism.diagnostics.agreement import AgreementReport
 from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report, copying
-from crowdprism.diagnostics.identifiability import mean_confusion
 from crowdprism.report.report_records import AnnotatorRow, AnnotatorTable, Confusion, CrowdConfusion
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import mean_confusion
 
 MOST_ROWS = 2000
 MOST_MATRIX_CLASSES = 24  # nobody reads a larger table; the largest mistakes are listed instead

@@ -5,6 +5,7 @@ Many papers use the transpose, with columns that sum to one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -45,15 +46,19 @@ def confusion_counts(annotations: Annotations, class_probabilities: FloatArray) 
     >>> confusion_counts(a, np.eye(2))[0].tolist()
     [[1.0, 0.0], [0.0, 1.0]]
     """
+    columns = (column[annotations.item] for column in class_probabilities.T)
+    weight = annotations.weight
+    return np.ascontiguousarray(cell_counts(annotations, columns if weight is None else (c * weight for c in columns)))
+
+
+def cell_counts(annotations: Annotations, columns: Iterable[FloatArray]) -> NDArray[np.float64]:
+    """Sum a number per annotation, for each true class in turn, by annotator and label: (annotator, class, label)."""
     n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
     cell = annotations.annotator.astype(np.int64) * n_classes + annotations.label
     counts = np.empty((n_classes, n_annotators * n_classes))
-    for true_class in range(n_classes):
-        mass = class_probabilities[annotations.item, true_class]
-        if annotations.weight is not None:
-            mass = mass * annotations.weight
-        counts[true_class] = np.bincount(cell, weights=mass, minlength=n_annotators * n_classes)
-    return np.ascontiguousarray(counts.reshape(n_classes, n_annotators, n_classes).transpose(1, 0, 2))
+    for true_class, column in enumerate(columns):
+        counts[true_class] = np.bincount(cell, weights=column, minlength=n_annotators * n_classes)
+    return counts.reshape(n_classes, n_annotators, n_classes).transpose(1, 0, 2)
 
 
 def normalize_rows(counts: FloatArray) -> FloatArray:
@@ -71,6 +76,12 @@ def normalize_rows(counts: FloatArray) -> FloatArray:
 def pooled_confusion(counts: FloatArray) -> FloatArray:
     """The crowd's one common confusion matrix (true class, given label) from counts of all annotators."""
     return normalize_rows(counts.sum(axis=0))
+
+
+def mean_confusion(confusions: FloatArray, n_labels: Any) -> FloatArray:
+    """Mean (true class, given label) of all annotators, weighted by the labels they gave, or evenly if unknown."""
+    weight = np.ones(len(confusions)) if n_labels is None or not np.sum(n_labels) else np.asarray(n_labels, dtype=float)
+    return np.asarray(np.tensordot(weight / weight.sum(), confusions, axes=1))
 
 
 def true_confusions(annotations: Annotations) -> FloatArray:
