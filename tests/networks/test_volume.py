@@ -79,7 +79,7 @@ def test_collapsed_predictions_are_pulled_apart_by_the_gradient() -> None:
     before = log_volume(prediction_gram(logits.softmax(-1)))
     before.backward()
     moved = logits.detach() + 0.01 * logits.grad / logits.grad.norm()
-    assert float(log_volume(prediction_gram(moved.softmax(-1)))) > float(before)
+    assert float(log_volume(prediction_gram(moved.softmax(-1)))) > float(before.detach())
 
 
 def test_many_classes_do_not_underflow() -> None:
@@ -90,6 +90,26 @@ def test_many_classes_do_not_underflow() -> None:
 
 def test_a_gram_of_zeros_is_finite() -> None:
     assert log_volume(torch.zeros(3, 3)).isfinite()
+
+
+def test_equal_predictions_have_a_finite_volume_and_gradient() -> None:
+    outputs = torch.full((30, 10), 50.0, requires_grad=True)  # a Gram of rank one
+    volume = log_volume(prediction_gram(outputs.softmax(-1)))
+    volume.backward()
+    assert volume.isfinite()
+    assert outputs.grad.isfinite().all()
+
+
+def test_a_gram_that_is_not_positive_gives_nan_rather_than_a_number() -> None:
+    assert log_volume(torch.diag(torch.tensor([1.0, 1.0, -1.0]))).isnan()
+
+
+def test_volumes_of_many_grams_at_once_are_those_of_each() -> None:
+    grams = torch.stack([prediction_gram(predictions(20, 4, scale=scale)) for scale in (0.1, 1.0, 10.0)])
+    assert torch.allclose(log_volume(grams), torch.stack([log_volume(gram) for gram in grams]))
+    values, dropped = reference_log_volume(torch.stack([torch.eye(3), torch.ones(3, 3)]).requires_grad_())
+    assert values.tolist() == [0.0, 0.0]
+    assert dropped.tolist() == [False, True]
 
 
 def test_a_gram_that_is_not_finite_gives_nan_rather_than_a_number() -> None:

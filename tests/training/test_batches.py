@@ -1,19 +1,14 @@
-"""Flat slices of annotations, order of items, sources of features, augmentation."""
+"""Flat slices of annotations and the order of items."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
-from torch.utils.data import DataLoader, TensorDataset
 
 from crowdprism.annotations import Annotations
-from crowdprism.networks import GeometricHead, diagonal_confusions, make_annotator_layer
-from crowdprism.seeding import stream, torch_stream
-from crowdprism.training import DatasetItems, FlatAnnotations, InputScaling, TensorItems, epoch_order
-from crowdprism.training.augmentation import mixed, shifted
-
-CPU = torch.device("cpu")
+from crowdprism.seeding import stream
+from crowdprism.training import FlatAnnotations, epoch_order
 
 
 def some_annotations(weight: bool = False) -> Annotations:
@@ -80,62 +75,3 @@ def test_the_touch_rate_is_the_share_of_batches_that_contain_an_annotator() -> N
     for part in batches:
         seen[flat.batch(part, torch.zeros(1)).touched.numpy()] += 1
     assert np.allclose(flat.touch_rate(30), seen / len(batches), atol=0.05)
-
-
-def test_a_dataset_gives_the_batches_that_memory_gives() -> None:
-    features = torch.randn(20, 3, generator=torch.Generator().manual_seed(0))
-    scaling = InputScaling.of(features)
-    order = epoch_order(20, 6, stream(0, "shuffle"))
-    memory = list(TensorItems(features, scaling, CPU).batches(order))
-    for source in (TensorDataset(features), DataLoader(TensorDataset(features), batch_size=5)):
-        streamed = list(DatasetItems(source, scaling, CPU).batches(order))
-        assert all(torch.equal(first, second) for first, second in zip(memory, streamed, strict=True))
-
-
-def test_scaling_gives_mean_zero_and_deviation_one_and_leaves_constant_features() -> None:
-    features = torch.randn(50, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([3.0, 0.1, 0.0]) + 7
-    scaled = InputScaling.of(features)(features)
-    assert torch.allclose(scaled.mean(0), torch.zeros(3), atol=1e-4)
-    assert torch.allclose(scaled.std(0, correction=0), torch.tensor([1.0, 1.0, 0.0]), atol=1e-4)
-
-
-def test_bytes_are_scaled_batch_by_batch_to_what_floats_give() -> None:
-    images = torch.randint(0, 256, (10, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    order = [np.array([3, 1, 7])]
-    as_bytes = next(TensorItems(images, InputScaling.of(images), CPU).batches(order))
-    floats = images.float() / 255
-    as_floats = next(TensorItems(floats, InputScaling.of(floats), CPU).batches(order))
-    assert torch.allclose(as_bytes, as_floats, atol=1e-5)
-
-
-def test_shifted_images_move_as_a_whole_by_at_most_the_reach() -> None:
-    images = torch.zeros(50, 1, 9, 9)
-    images[:, :, 4, 4] = 1.0
-    moved = shifted(images, 2, torch_stream(0, "shift"))
-    assert moved.shape == images.shape
-    _, _, rows, columns = moved.nonzero(as_tuple=True)
-    assert len(rows) == 50
-    assert {int((rows - 4).min()), int((rows - 4).max()), int((columns - 4).min()), int((columns - 4).max())} == {-2, 2}
-
-
-def test_mixup_counts_both_items_annotations_by_their_shares() -> None:
-    flat = FlatAnnotations.of(some_annotations())
-    features = torch.arange(4.0).unsqueeze(1)
-    batch = flat.batch(np.array([0, 1, 2, 3]), features)
-    mixture = mixed(batch, 1.0, stream(3, "mixup"))
-    share = float(mixture.group_weight[0])
-    partner = (mixture.features.squeeze(1) - share * features.squeeze(1)) / (1 - share)
-    assert float(mixture.weight.sum()) == pytest.approx(batch.count)
-    second = slice(len(batch.label), None)
-    assert torch.allclose(partner[mixture.item[second]].round(), batch.item.float())  # they stand where their item went
-    assert torch.equal(mixture.group_row[mixture.group], mixture.item)
-
-
-@pytest.mark.parametrize("loss", ["ccem", "joint"])
-def test_mixing_an_item_with_itself_changes_nothing(loss: str) -> None:
-    flat = FlatAnnotations.of(some_annotations())
-    batch = flat.batch(np.array([1]), torch.ones(1, 1))
-    head = GeometricHead(make_annotator_layer("free", diagonal_confusions(5, 3, 0.6)), loss=loss)
-    log_probs = torch.tensor([[0.2, 0.5, 0.3]]).log()
-    alone = head.loss(log_probs, batch)
-    assert torch.allclose(head.loss(log_probs, mixed(batch, 1.0, stream(0, "mixup"))), alone, rtol=1e-5)

@@ -3,6 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +18,12 @@ import torch
 from torch import nn
 
 from crowdprism.annotations import Annotations
-from crowdprism.errors import CrowdprismWarning, InvalidParameterError, TrainingError
+from crowdprism.errors import CrowdprismWarning, TrainingError
 from crowdprism.networks import (
     CrowdHead,
     GeometricHead,
     build_network,
     diagonal_confusions,
-    geometric_head,
     make_annotator_layer,
 )
 from crowdprism.seeding import torch_stream
@@ -31,7 +36,6 @@ from crowdprism.training import (
     TensorItems,
     Trainer,
     TrainingSettings,
-    loop,
 )
 
 N_ITEMS, N_CLASSES, N_ANNOTATORS = 40, 3, 4
@@ -212,20 +216,6 @@ def test_bfloat16_autocast_trains() -> None:
     assert np.isfinite(make_trainer(precision="bfloat16", epochs=1).run().history["data"][0])
 
 
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"epochs": 0}, "epochs"),
-        ({"batch_size": 0}, "batch_size"),
-        ({"warm_start": 2.0}, "warm_start"),
-        ({"precision": "half"}, "bfloat16"),
-    ],
-)
-def test_settings_that_cannot_work_are_refused(options: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidParameterError, match=told):
-        make_trainer(**options)
-
-
 def test_the_loop_takes_items_in_a_new_order_each_epoch() -> None:
     seen = []
 
@@ -240,30 +230,9 @@ def test_the_loop_takes_items_in_a_new_order_each_epoch() -> None:
     assert first != second
 
 
-@pytest.mark.parametrize("regularizer", ["F", "W", None])
-def test_compiled_steps_train_as_differentiated_ones_do(regularizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
-    for least in (0, 10**9):
-        monkeypatch.setattr(loop, "COMPILED_FROM", least)
-        layer = make_annotator_layer("pooled", diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.7))
-        head = GeometricHead(layer, loss="joint", temper=0.5, regularizer=regularizer, strength=0.01, shrinkage=1.0)
-        trainer = make_trainer(head, epochs=3)
-        trainer.run()
-        assert trainer._compiled is (least == 0)
-        found.append((weights(trainer), trainer.outcome.history))
-    (quick, quick_history), (slow, slow_history) = found
-    assert all(torch.allclose(quick[name], slow[name], atol=1e-4) for name in slow)
-    assert {name: pytest.approx(values, rel=1e-4) for name, values in slow_history.items()} == quick_history
-
-
 @pytest.mark.parametrize("touched_only", [True, False])
 @pytest.mark.parametrize("regularizer", ["F", "W"])
-def test_a_compiled_run_goes_on_with_the_same_bits(
-    regularizer: Any, touched_only: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "COMPILED_FROM", 0)
-    monkeypatch.setattr(geometric_head, "HEAVY_PULL", 30)  # the four annotators take turns
-
+def test_a_resumed_run_goes_on_with_the_same_bits(regularizer: Any, touched_only: bool, tmp_path: Path) -> None:
     def trainer(folder: Path, *, ends_in: int | None = None) -> Trainer:
         def interrupt(record: EpochRecord) -> None:
             if record.epoch == ends_in:
@@ -281,3 +250,95 @@ def test_a_compiled_run_goes_on_with_the_same_bits(
     resumed.run()
     assert resumed.outcome.epochs_done == 6
     assert same(weights(resumed), weights(straight))
+
+
+def test_two_runs_at_once_in_two_threads_end_as_one_after_the_other() -> None:
+    def train(options: dict[str, Any]) -> dict[str, torch.Tensor]:
+        layer = make_annotator_layer("free", diagonal_confusions(N_ANNOTATORS, N_CLASSES, 0.6), touched_only=True)
+        trainer = make_trainer(GeometricHead(layer, regularizer="W", strength=0.01), epochs=8, **options)
+        together.wait()
+        trainer.run()
+        return weights(trainer)
+
+    class Pause(nn.Module):
+        def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+            time.sleep(0.001)  # lets the other thread in
+            return inputs
+
+    def dropping(shape: tuple[int, ...], k: int) -> nn.Module:  # draws from torch's global stream
+        return nn.Sequential(nn.Linear(3, 8), Pause(), nn.Dropout(0.5), nn.Linear(8, k))
+
+    runs: list[dict[str, Any]] = [
+        {"seed": 1, "network": dropping, "borrow_stream": True},
+        {"seed": 2, "network": dropping, "borrow_stream": True},
+    ]
+    together = threading.Barrier(2)
+    with ThreadPoolExecutor(2) as pool:
+        at_once = list(pool.map(train, runs))
+    together = threading.Barrier(1)
+    assert all(same(found, train(options)) for found, options in zip(at_once, runs, strict=True))
+
+
+def test_history_is_the_mean_over_the_steps_of_an_epoch() -> None:
+    taken = []
+
+    class Watches(CrowdHead):
+        def loss(self, log_class_probs: torch.Tensor, batch: Any) -> torch.Tensor:
+            found = -log_class_probs[batch.item, batch.label].sum()
+            taken.append((float(found.detach()), batch.count))
+            return found
+
+        def penalties(self, log_class_probs: torch.Tensor, batch: Any) -> dict[str, torch.Tensor]:
+            return {"size": log_class_probs.square().mean()}
+
+    history = make_trainer(Watches(), epochs=1, warm_start=0.5).run().history
+    sums, counts = np.array(taken).T
+    assert history["data"][0] == pytest.approx(sums.sum() / counts.sum(), rel=1e-6)
+    assert history["total"][0] == pytest.approx(history["data"][0] + history["size"][0])
+
+
+def test_the_number_of_threads_is_recorded_and_restored() -> None:
+    records: list[EpochRecord] = []
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        outcome = make_trainer(epochs=1, callbacks=[records.append]).run()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert outcome.threads == records[0].threads == 1  # the network is small
+
+
+FORKED = """
+import os, sys
+import numpy as np
+import torch
+from crowdprism.classifiers import GeoCrowdNet
+
+torch.set_num_threads(2)
+torch.randn(600, 600) @ torch.randn(600, 600)  # starts torch's threads, which a fork does not take along
+random = np.random.default_rng(0)
+X = random.normal(size=(200, 300)).astype(np.float32)
+table = np.tile(np.arange(200) % 2, (3, 1)).T
+options = {"network_options": {"hidden": (2000,)}, "epochs": 2, "batch_size": 100, "random_state": 0}
+child = os.fork()
+if child == 0:
+    model = GeoCrowdNet(**options).fit(X, table)
+    np.save(sys.argv[1], model.predict_proba(X))
+    os._exit(0)
+os.waitpid(child, 0)
+torch.set_num_threads(1)
+print(np.array_equal(np.load(sys.argv[1]), GeoCrowdNet(**options).fit(X, table).predict_proba(X)))
+"""
+
+
+def test_a_fit_after_a_fork_ends_as_one_on_a_single_thread(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", FORKED, str(tmp_path / "found.npy")],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+        env={name: value for name, value in os.environ.items() if name not in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")},
+    )
+    assert done.stdout.split()[-1] == "True"

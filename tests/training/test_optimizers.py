@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, RowTable
 from crowdprism.training import RowAdam, make_optimizer, schedule_at
-from crowdprism.training.optimizers import OPTIMIZERS, check_names, set_rate
+from crowdprism.training.optimizers import OPTIMIZERS, set_rate
 
 N_ROWS, STEPS = 5, 40
 
@@ -99,9 +98,22 @@ def test_groups_keep_their_own_rate_and_decay() -> None:
     assert [(group["lr"], group["weight_decay"]) for group in optimizer.param_groups] == [(0.05, 0.01), (0.5, 0.0)]
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "schedule", "told"), [("sgdd", "none", "adam, adamw"), ("adam", "cos", "one-cycle")]
-)
-def test_misspelt_names_are_refused_with_the_list(optimizer: str, schedule: str, told: str) -> None:
-    with pytest.raises(InvalidParameterError, match=told):
-        check_names(optimizer, schedule)
+def test_the_step_number_is_the_rows_own_after_a_state_is_taken_back() -> None:
+    table = RowTable(start(), touched_only=True)
+    first = RowAdam([table], learning_rate=0.05)
+    second = RowAdam([RowTable(start(), touched_only=True)], learning_rate=0.05)
+    for step, rows in enumerate([[0, 1], [1], [1, 4]]):
+        table.rows(touching(rows)).grad = gradients()[step][rows]
+        first.step()
+        table.forget()
+    second.load_state(first.state())
+    assert second.clock[0].tolist() == [1.0, 3.0, 0.0, 0.0, 1.0]
+    assert all(torch.equal(second.state()[name], tensor) for name, tensor in first.state().items())
+
+
+def test_tables_that_are_updated_whole_are_left_to_torch() -> None:
+    whole, part = RowTable(start(), touched_only=False), RowTable(start(), touched_only=True)
+    assert RowAdam([whole, part], learning_rate=0.1).tables == [part]
+    optimizer = make_optimizer("adam", [([whole.values, part.values], 0.1, 0.0)])
+    assert optimizer.param_groups[0]["params"] == [whole.values]
+    assert make_optimizer("adam", [([part.values], 0.1, 0.0)]) is None

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-from crowdprism.networks.annotation_batch import Batch
 from crowdprism.networks.annotator_layer import (
     AnnotatorLayer,
     FreeConfusions,
+    PairTable,
     PooledConfusions,
+    RowTable,
     SkillConfusions,
     diagonal_confusions,
     make_annotator_layer,
     suitable_form,
 )
-from crowdprism.networks.backbones import MLP, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
+from crowdprism.networks.backbones import MLP, Dropout, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
 from crowdprism.networks.build import NETWORKS, build_network
-from crowdprism.networks.crowd_head import CrowdHead
-from crowdprism.networks.dropout import Dropout
-from crowdprism.networks.epoch_view import EpochView
-from crowdprism.networks.geometric_head import GeometricHead
-from crowdprism.networks.losses import coupled_cross_entropy, joint_cross_entropy, log_columns
-from crowdprism.networks.row_table import RowTable
+from crowdprism.networks.heads import CrowdHead, EpochView, GeometricHead, TargetHead
+from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
 from crowdprism.networks.volume import confusion_gram, confusion_trace, log_volume, prediction_gram
 
 __all__ = [
@@ -36,11 +33,13 @@ __all__ = [
     "MLP",
     "MusicHead",
     "NETWORKS",
+    "PairTable",
     "PooledConfusions",
     "ResNet18",
     "ResNet9",
     "RowTable",
     "SkillConfusions",
+    "TargetHead",
     "build_network",
     "confusion_gram",
     "confusion_trace",

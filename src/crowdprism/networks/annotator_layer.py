@@ -9,6 +9,9 @@ Three forms, from rich to sparing:
 - `PooledConfusions`: the crowd's common logits plus a residual per annotator, which a penalty shrinks;
 - `SkillConfusions`: one skill per annotator, shared class difficulty and shared off-diagonal. Its memory is
   n_annotators + n_classes squared, and it learns from one label per item where free matrices collapse.
+
+What belongs to single annotators is held in a `RowTable`. A small table is one ordinary parameter; of a large one, a
+step reads and updates only the rows that its batch touches.
 """
 
 from __future__ import annotations
@@ -22,15 +25,75 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.annotation_batch import Batch
-from crowdprism.networks.losses import log_columns, softmax_columns
-from crowdprism.networks.row_table import ALL_ROWS_LIMIT, RowTable
+from crowdprism.networks.losses import Batch, log_columns
 from crowdprism.networks.volume import confusion_gram
 
 Form = Literal["free", "pooled", "skill"]
+ALL_ROWS_LIMIT = 2**14  # numbers; a smaller table costs less whole than gathered
 SMALLEST_START = 1e-6  # zeros of a start become this, so that logits are finite
 SKILL_MARGIN = 1e-3  # a start that is never or always right becomes a skill this far from certainty
 GRAM_CHUNK = 2**20  # numbers of confusions expanded at once when the exact Gram is formed
+
+
+class RowTable(nn.Module):
+    """(n_rows, ...) parameters with one row per annotator, updated whole or only where a batch touches them.
+
+    With `touched_only` true a step works on a copy of the touched rows; `crowdprism.training.RowAdam` reads the
+    gradient of that copy and writes the rows back, so that neither time nor memory of a step depends on the number of
+    rows.
+
+    Examples
+    --------
+    >>> RowTable(torch.zeros(3, 2)).values.shape
+    torch.Size([3, 2])
+    """
+
+    def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
+        super().__init__()
+        self.touched_only = start.numel() > ALL_ROWS_LIMIT if touched_only is None else touched_only
+        self.values = nn.Parameter(start.clone(), requires_grad=not self.touched_only)
+        self._working: tuple[Tensor, Tensor] | None = None  # positions of the step's rows, and their copy
+
+    def rows(self, batch: Batch) -> Tensor:
+        """Return the rows that a step works on: all, or those touched, in the order of `place`."""
+        if not self.touched_only:
+            return self.values
+        touched = self.touched(batch)
+        if self._working is None or self._working[0] is not touched:
+            copy = self.values.detach().index_select(0, touched)
+            self._working = touched, copy.requires_grad_(torch.is_grad_enabled())
+        return self._working[1]
+
+    def working(self) -> tuple[Tensor, Tensor] | None:
+        """Positions of the touched rows of the current step and their copy; None where it has no gradient."""
+        return None if self._working is None or self._working[1].grad is None else self._working
+
+    def touched(self, batch: Batch) -> Tensor:
+        """Positions of the rows that a batch touches, each once: the batch's annotators."""
+        return batch.touched
+
+    def place(self, batch: Batch) -> Tensor:
+        """(annotation,) where each annotation's annotator stands in `rows`."""
+        return batch.place if self.touched_only else batch.annotator
+
+    def forget(self) -> None:
+        """Drop the rows of the last step, so that the next reads the table afresh."""
+        self._working = None
+
+
+class PairTable(RowTable):
+    """(n_annotations, ...) parameters with one row per annotation that was made; always updated where touched."""
+
+    def __init__(self, start: Tensor) -> None:
+        super().__init__(start, touched_only=True)
+
+    def touched(self, batch: Batch) -> Tensor:
+        """Positions of the batch's annotations among all training annotations."""
+        return batch.annotation
+
+    def place(self, batch: Batch) -> Tensor:
+        """(annotation,) where each annotation stands in `rows`; mixup repeats them."""
+        return torch.arange(len(batch.item), device=batch.item.device) % max(1, len(batch.annotation))
 
 
 def diagonal_logit(diagonal: float, n_classes: int) -> float:
@@ -72,34 +135,34 @@ class AnnotatorLayer(nn.Module, ABC):
     table: RowTable
 
     @abstractmethod
-    def block_log_confusions(self, batch: Batch) -> Tensor:
-        """Log confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
-
-    def block_confusions(self, batch: Batch) -> Tensor:
-        """Confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
-        return self.block_log_confusions(batch).exp()
-
-    @abstractmethod
-    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
-        """Log confusions of chosen annotators, or of all: (annotator, true class, given label)."""
+    def _log_confusions_of(self, rows: Tensor) -> Tensor:
+        """Rows of the table -> (rows, true class, given label) log confusions."""
 
     @abstractmethod
     def deviation(self, batch: Batch) -> Tensor:
-        """(rows,) half the squared distance of each working row from what it is shrunk to."""
+        """(rows, ...) difference of each working row from what it is shrunk to."""
 
-    def log_columns(self, batch: Batch) -> Tensor:
-        """(annotation, true class) log probability of each given label under each true class."""
-        return log_columns(self.block_log_confusions(batch), self.table.place(batch), batch.label)
+    @property
+    @abstractmethod
+    def n_classes(self) -> int:
+        """Number of classes."""
 
     @property
     def n_annotators(self) -> int:
         """Number of annotators."""
         return int(self.table.values.shape[0])
 
-    @property
-    @abstractmethod
-    def n_classes(self) -> int:
-        """Number of classes."""
+    def block_log_confusions(self, batch: Batch) -> Tensor:
+        """Log confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
+        return self._log_confusions_of(self.table.rows(batch))
+
+    def log_columns(self, batch: Batch) -> Tensor:
+        """(annotation, true class) log probability of each given label under each true class."""
+        return log_columns(self.block_log_confusions(batch), self.table.place(batch), batch.label)
+
+    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
+        """Log confusions of chosen annotators, or of all: (annotator, true class, given label)."""
+        return self._log_confusions_of(self.table.values if annotators is None else self.table.values[annotators])
 
     @torch.no_grad()
     def confusions(self) -> Tensor:
@@ -110,45 +173,27 @@ class AnnotatorLayer(nn.Module, ABC):
     def gram(self) -> Tensor:
         """Exact Σ_m C_m C_mᵀ over all annotators in float64, formed in chunks."""
         step = max(1, GRAM_CHUNK // self.n_classes**2)
-        total = torch.zeros(self.n_classes, self.n_classes, dtype=torch.float64, device=self.table.values.device)
-        for first in range(0, self.n_annotators, step):
-            total += confusion_gram(self.log_confusions(slice(first, first + step)).exp().double())
-        return total
+        firsts = range(0, self.n_annotators, step)
+        chunks = [confusion_gram(self.log_confusions(slice(first, first + step)).exp()) for first in firsts]
+        return torch.stack(chunks).sum(dim=0)
 
 
 class LogitConfusions(AnnotatorLayer):
     """Forms with a logit for each entry: the confusions are the row softmax of an annotator's row plus `common`."""
 
     common: nn.Parameter | None  # (true class, given label), trained with the rows where there is one
-
-    @abstractmethod
-    def shift(self, batch: Batch) -> Tensor:
-        """(rows, true class, given label) difference of the working rows from what they are shrunk to."""
+    centre: Tensor | None  # (true class, given label) that rows are shrunk to; None for zero
 
     @property
     def n_classes(self) -> int:
         return int(self.table.values.shape[-1])
 
-    def logits(self, batch: Batch) -> Tensor:
-        """(rows, true class, given label) of the rows that a step works on."""
-        rows = self.table.rows(batch)
-        return rows if self.common is None else rows + self.common
-
-    def block_log_confusions(self, batch: Batch) -> Tensor:
-        return torch.log_softmax(self.logits(batch), dim=-1)
-
-    def block_confusions(self, batch: Batch) -> Tensor:
-        return torch.softmax(self.logits(batch), dim=-1)
-
-    def log_columns(self, batch: Batch) -> Tensor:
-        return softmax_columns(self.logits(batch), self.table.place(batch), batch.label)
-
-    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
-        values = self.table.values if annotators is None else self.table.values[annotators]
-        return torch.log_softmax(values if self.common is None else values + self.common, dim=-1)
+    def _log_confusions_of(self, rows: Tensor) -> Tensor:
+        return torch.log_softmax(rows if self.common is None else rows + self.common, dim=-1)
 
     def deviation(self, batch: Batch) -> Tensor:
-        return 0.5 * self.shift(batch).square().sum(dim=(1, 2))
+        rows = self.table.rows(batch)
+        return rows if self.centre is None else rows - self.centre
 
 
 class FreeConfusions(LogitConfusions):
@@ -162,18 +207,15 @@ class FreeConfusions(LogitConfusions):
     """
 
     form = "free"
+    common = None
+    centre: Tensor
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
         super().__init__()
         logits = start.clamp_min(SMALLEST_START).log()
         logits = logits - logits.amin(dim=(1, 2), keepdim=True)  # a diagonal start becomes exactly c times identity
         self.table = RowTable(logits, touched_only=touched_only)
-        self.start: Tensor
-        self.register_buffer("start", logits.mean(dim=0))
-        self.common = None
-
-    def shift(self, batch: Batch) -> Tensor:
-        return self.table.rows(batch) - self.start
+        self.register_buffer("centre", logits.mean(dim=0))
 
 
 class PooledConfusions(LogitConfusions):
@@ -181,6 +223,7 @@ class PooledConfusions(LogitConfusions):
 
     form = "pooled"
     common: nn.Parameter
+    centre = None
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
         super().__init__()
@@ -188,9 +231,6 @@ class PooledConfusions(LogitConfusions):
         common = logits.mean(dim=0)
         self.common = nn.Parameter(common - common.mean())
         self.table = RowTable(logits - common, touched_only=touched_only)
-
-    def shift(self, batch: Batch) -> Tensor:
-        return self.table.rows(batch)
 
 
 class SkillConfusions(AnnotatorLayer):
@@ -214,11 +254,12 @@ class SkillConfusions(AnnotatorLayer):
         if touched_only is None:  # what a step may form of all annotators is their matrices, not their skills
             touched_only = start.numel() > ALL_ROWS_LIMIT
         self.table = RowTable(skill, touched_only=touched_only)
-        n_classes = start.shape[-1]
-        self.ease = nn.Parameter(torch.zeros(n_classes))
+        self.ease = nn.Parameter(torch.zeros(start.shape[-1]))
         self.errors = nn.Parameter(start.mean(dim=0).clamp_min(SMALLEST_START).log())
         self.middle: Tensor
+        self.right: Tensor
         self.register_buffer("middle", skill.mean())
+        self.register_buffer("right", torch.eye(start.shape[-1], dtype=torch.bool), persistent=False)
 
     @property
     def n_classes(self) -> int:
@@ -226,33 +267,31 @@ class SkillConfusions(AnnotatorLayer):
 
     def _log_errors(self) -> Tensor:
         """(true class, wrong label) log shares of errors; the diagonal is -inf."""
-        outside = torch.eye(self.n_classes, dtype=torch.bool, device=self.errors.device)
-        return torch.log_softmax(self.errors.masked_fill(outside, -torch.inf), dim=-1)
+        return torch.log_softmax(self.errors.masked_fill(self.right, -torch.inf), dim=-1)
 
-    def _spread(self, skill: Tensor) -> Tensor:
-        """(rows,) skills -> (rows, true class, given label) log confusions."""
-        logit = skill.unsqueeze(1) + self.ease
-        wrong = functional.logsigmoid(-logit).unsqueeze(2) + self._log_errors()
-        index = torch.arange(self.n_classes, device=skill.device)
-        wrong[:, index, index] = functional.logsigmoid(logit)
-        return wrong
-
-    def block_log_confusions(self, batch: Batch) -> Tensor:
-        return self._spread(self.table.rows(batch))
+    def _log_confusions_of(self, rows: Tensor) -> Tensor:
+        logit = rows.unsqueeze(1) + self.ease
+        right = functional.logsigmoid(logit)
+        wrong = (right - logit).unsqueeze(2) + self._log_errors()  # logsigmoid(-x) is logsigmoid(x) - x
+        return torch.where(self.right, right.unsqueeze(2), wrong)
 
     def log_columns(self, batch: Batch) -> Tensor:
         # Only the columns that occur are formed: annotations x classes, not annotators x classes x classes.
         logit = self.table.rows(batch).index_select(0, self.table.place(batch)).unsqueeze(1) + self.ease
-        label = batch.label.unsqueeze(1)
-        wrong = functional.logsigmoid(-logit) + self._log_errors().T.index_select(0, batch.label)
-        right = functional.logsigmoid(logit.gather(1, label))
-        return wrong.scatter(1, label, right)
+        right = functional.logsigmoid(logit)
+        wrong = right - logit + self._log_errors().T.index_select(0, batch.label)
+        return torch.where(self.right.index_select(0, batch.label), right, wrong)
 
-    def log_confusions(self, annotators: Tensor | slice | None = None) -> Tensor:
-        return self._spread(self.table.values if annotators is None else self.table.values[annotators])
+    @torch.no_grad()
+    def gram(self) -> Tensor:
+        """Exact Σ_m C_m C_mᵀ from (annotator, true class) numbers: C_m = diag(p_m) + diag(1 - p_m) E."""
+        right = torch.sigmoid(self.table.values.unsqueeze(1) + self.ease).double()
+        wrong, errors = 1 - right, self._log_errors().exp().double()
+        mixed = wrong.T @ right * errors
+        return torch.diag(right.square().sum(dim=0)) + mixed + mixed.T + wrong.T @ wrong * (errors @ errors.T)
 
     def deviation(self, batch: Batch) -> Tensor:
-        return 0.5 * (self.table.rows(batch) - self.middle).square()
+        return self.table.rows(batch) - self.middle
 
 
 FORMS: dict[str, type[FreeConfusions] | type[PooledConfusions] | type[SkillConfusions]] = {

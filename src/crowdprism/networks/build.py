@@ -1,9 +1,14 @@
-"""From a network's name, factory or module to a module with seeded weights, global random state left as it was."""
+"""From a network's name, factory or module to a module with seeded weights, global random state left as it was.
+
+Also the embedding of a network: what its last linear layer sees.
+"""
 
 from __future__ import annotations
 
 import copy
 import math
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -34,6 +39,8 @@ FEATURE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
 IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {"lenet5": LeNet5, "resnet9": ResNet9, "resnet18": ResNet18}
 NETWORKS = (*FEATURE_NETWORKS, *IMAGE_NETWORKS)
 IMAGE_SIDES = {"lenet5": LENET_SIDE, "resnet9": RESNET9_SIDE}
+_LENDING = threading.RLock()  # torch's global stream is one for all threads of a process
+os.register_at_fork(before=_LENDING.acquire, after_in_parent=_LENDING.release, after_in_child=_LENDING.release)
 
 
 @contextmanager
@@ -41,23 +48,24 @@ def global_stream(generator: torch.Generator, device: torch.device | None = None
     """Let code that draws from torch's global streams draw from `generator`, and put the global streams back.
 
     For modules that we did not write. The generator (of the CPU) moves on by what was drawn; on cuda, the device's
-    own stream is seeded from one draw of it.
+    own stream is seeded from one draw of it. One thread at a time: fits in other threads wait here.
     """
     cuda = device if device is not None and device.type == "cuda" else None
-    outside = torch.get_rng_state()
-    outside_cuda = None
-    if cuda is not None:
-        outside_cuda = torch.cuda.get_rng_state(cuda)
-        seed = int(torch.randint(2**62, (), generator=generator))
-        torch.cuda.set_rng_state(torch.Generator(cuda).manual_seed(seed).get_state(), cuda)
-    torch.set_rng_state(generator.get_state())
-    try:
-        yield
-    finally:
-        generator.set_state(torch.get_rng_state())
-        torch.set_rng_state(outside)
-        if cuda is not None and outside_cuda is not None:
-            torch.cuda.set_rng_state(outside_cuda, cuda)
+    with _LENDING:
+        outside = torch.get_rng_state()
+        outside_cuda = None
+        if cuda is not None:
+            outside_cuda = torch.cuda.get_rng_state(cuda)
+            seed = int(torch.randint(2**62, (), generator=generator))
+            torch.cuda.set_rng_state(torch.Generator(cuda).manual_seed(seed).get_state(), cuda)
+        torch.set_rng_state(generator.get_state())
+        try:
+            yield
+        finally:
+            generator.set_state(torch.get_rng_state())
+            torch.set_rng_state(outside)
+            if cuda is not None and outside_cuda is not None:
+                torch.cuda.set_rng_state(outside_cuda, cuda)
 
 
 def resolve_network(network: Any, input_shape: Sequence[int]) -> Any:
@@ -117,13 +125,9 @@ def build_network(
     first = input_shape[0] if is_image else math.prod(input_shape)
     factory = (IMAGE_NETWORKS if is_image else FEATURE_NETWORKS)[network]
     try:
-        with torch.device("meta"):  # no storage, so no draws from the global stream
-            built = factory(first, n_classes, **(options or {}))
+        return seeded(lambda: factory(first, n_classes, **(options or {})), generator)
     except TypeError as error:
         raise InvalidParameterError(f"network_options do not fit network {network!r}: {error}.") from error
-    built.to_empty(device="cpu")
-    initialize(built, generator)
-    return built
 
 
 def seeded(make: Callable[[], nn.Module], generator: torch.Generator) -> nn.Module:
@@ -141,8 +145,9 @@ def check_image(network: str, input_shape: Sequence[int]) -> None:
         return
     if len(input_shape) != 3:
         raise InvalidParameterError(
-            f"Network {network!r} takes images (channels, height, width), but one item has shape "
-            f"{tuple(input_shape)}. Reshape X to (n_items, channels, height, width) or use network='mlp'."
+            f"Network {network!r} takes images (channels, height, width), but one item has shape {tuple(input_shape)}.",
+            parameter="network",
+            remedy="Reshape X to (n_items, channels, height, width) or use {network:'mlp'}.",
         )
     n_channels, height, width = input_shape
     if n_channels not in (1, 3):
@@ -153,13 +158,14 @@ def check_image(network: str, input_shape: Sequence[int]) -> None:
     side = IMAGE_SIDES.get(network)
     if side is not None and (height, width) != (side, side):
         raise InvalidParameterError(
-            f"Network {network!r} takes {side} x {side} images, not {height} x {width}. "
-            "Resize them or use network='resnet18'."
+            f"Network {network!r} takes {side} x {side} images, not {height} x {width}.",
+            parameter="network",
+            remedy="Resize them or use {network:'resnet18'}.",
         )
 
 
 def initialize(module: nn.Module, generator: torch.Generator) -> None:
-    """Draw all weights afresh as torch's defaults do, but from `generator`."""
+    """Draw all weights afresh as torch's defaults do, but from `generator`; a layer of another kind is an error."""
     for part in module.modules():
         if isinstance(part, (nn.Linear, nn.Conv2d)):
             init.kaiming_uniform_(part.weight, a=math.sqrt(5), generator=generator)
@@ -171,6 +177,11 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
             if part.affine:
                 init.ones_(part.weight)
                 init.zeros_(part.bias)
+        elif held := [name for name, _ in (*part.named_parameters(recurse=False), *part.named_buffers(recurse=False))]:
+            raise NotImplementedError(
+                f"initialize does not know how a {type(part).__name__} starts, and its {', '.join(held)} would hold "
+                "whatever was in memory. Add the layer to crowdprism.networks.build.initialize."
+            )
 
 
 def check_output(outputs: Tensor, n_items: int, n_classes: int) -> None:
@@ -181,3 +192,47 @@ def check_output(outputs: Tensor, n_items: int, n_classes: int) -> None:
         f"The network returns shape {tuple(outputs.shape)} for {n_items} items, but {n_classes} classes need "
         f"({n_items}, {n_classes}): one logit per class (no softmax)."
     )
+
+
+def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:
+    """Return the name and module of the network's last linear layer.
+
+    Examples
+    --------
+    >>> name, layer = last_linear(nn.Sequential(nn.Linear(4, 3), nn.ReLU(), nn.Linear(3, 2)))
+    >>> name, layer.in_features
+    ('2', 3)
+    """
+    found = [(name, part) for name, part in network.named_modules() if isinstance(part, nn.Linear)]
+    if not found or not found[-1][0]:
+        raise InvalidParameterError(
+            "This method builds on the embedding before the network's last linear layer, but the network has no "
+            "torch.nn.Linear inside. Use a named network, or put the last layer into a torch.nn.Sequential."
+        )
+    return found[-1]
+
+
+def remove_last_linear(network: nn.Module) -> int:
+    """Replace the network's last linear layer by nothing, in place; return the width of the embedding."""
+    name, layer = last_linear(network)
+    parent, _, leaf = name.rpartition(".")
+    setattr(network.get_submodule(parent), leaf, nn.Identity())
+    return layer.in_features
+
+
+class EmbeddingTap:
+    """Keeps the embedding of the network's latest forward pass, by a hook, until `remove` is called."""
+
+    def __init__(self, network: nn.Module) -> None:
+        _, layer = last_linear(network)
+        self.width = layer.in_features
+        self.value: Tensor | None = None
+        self._hook = layer.register_forward_pre_hook(self._keep)
+
+    def _keep(self, module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        self.value = inputs[0]
+
+    def remove(self) -> None:
+        """Leave the network as it was."""
+        self._hook.remove()
+        self.value = None

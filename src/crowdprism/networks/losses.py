@@ -1,26 +1,80 @@
 """Losses over observed annotations only: cost follows the annotations of a batch, never items x annotators.
 
-Gradients are written out. All they need is the posterior of the hidden class given the labels, and a step of a small
-network would otherwise spend a tenth of its time on the bookkeeping of automatic differentiation.
+`Batch` is what one training step sees. The last section holds the two halves of Dawid and Skene's EM, for methods in
+which a network is the prior.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+PARALLEL_FROM = 2**15  # numbers from which on torch's threads add up the gradient of plain indexing in any order
 
 
-def column_cells(
-    annotator: Tensor,  # (annotation,)
-    label: Tensor,  # (annotation,)
-    n_classes: int,
-) -> Tensor:
-    """(annotation, true class) positions of each annotation's column among the flattened confusions."""
-    true_class = torch.arange(0, n_classes**2, n_classes, device=label.device)
-    return torch.add(label, annotator, alpha=n_classes**2).unsqueeze(1) + true_class
+@dataclass(frozen=True)
+class Batch:
+    """Items of one step with their annotations, as flat tensors.
+
+    Attributes
+    ----------
+    features
+        (batch, ...) what the network sees.
+    index
+        (batch,) position of each row among the training items.
+    item, annotator, label
+        (annotation,) row of the batch, annotator code, label code.
+    weight
+        (annotation,) or None where all count 1.
+    count
+        Sum of the weights: the denominator of a mean per annotation. Not zero even for a batch without annotations.
+    n_labelled
+        Number of items with annotations: the denominator of a mean per item; at least 1.
+    annotation
+        Position of each annotation among all training annotations, for parameters that belong to single annotations.
+        Mixup repeats annotations, but not these.
+    group, group_row, group_weight, evidence_weight
+        Annotations that are evidence about the same item share a `group`; `group_row` is the batch row of each
+        group. None where groups are the rows themselves; mixup makes two groups per row, with weights. Annotations
+        within a group then count by `evidence_weight`, as `weight` already holds the share of the mixture.
+    partner, share
+        Where single annotations are mixed in pairs: the annotation that each is mixed with, and its own share. Rows
+        are then annotations. None elsewhere.
+    """
+
+    features: Tensor
+    index: Tensor
+    item: Tensor
+    annotator: Tensor
+    label: Tensor
+    weight: Tensor | None
+    count: float
+    n_labelled: int
+    annotation: Tensor
+    group: Tensor | None = None
+    group_row: Tensor | None = None
+    group_weight: Tensor | None = None
+    partner: Tensor | None = None
+    share: Tensor | None = None
+    evidence_weight: Tensor | None = None
+
+    @cached_property
+    def _distinct(self) -> tuple[Tensor, Tensor]:
+        touched, place = torch.unique(self.annotator, return_inverse=True)
+        return touched, place
+
+    @property
+    def touched(self) -> Tensor:
+        """The distinct annotators of the batch, in ascending order."""
+        return self._distinct[0]
+
+    @property
+    def place(self) -> Tensor:
+        """(annotation,) position of each annotation's annotator in `touched`."""
+        return self._distinct[1]
 
 
 def log_columns(
@@ -30,65 +84,11 @@ def log_columns(
 ) -> Tensor:
     """Return log P(annotator gives this label | true class) for each annotation: (annotation, true class)."""
     n_classes = log_confusions.shape[-1]
-    # The gradient of a flat gather is far cheaper than that of mixed indexing.
-    cell = column_cells(annotator, label, n_classes)
+    if label.numel() * n_classes < PARALLEL_FROM:
+        return log_confusions[annotator, :, label]
+    true_class = torch.arange(0, n_classes**2, n_classes, device=label.device)
+    cell = torch.add(label, annotator, alpha=n_classes**2).unsqueeze(1) + true_class
     return log_confusions.flatten().gather(0, cell.flatten()).view(-1, n_classes)
-
-
-class _SoftmaxColumns(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, logits: Tensor, annotator: Tensor, label: Tensor) -> Tensor:
-        log_confusions = torch.log_softmax(logits, dim=-1)
-        cell = column_cells(annotator, label, logits.shape[-1])
-        ctx.save_for_backward(log_confusions, annotator, cell)
-        return log_confusions.view(-1).gather(0, cell.view(-1)).view(cell.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        log_confusions, annotator, cell = ctx.saved_tensors
-        total = gradient.new_zeros(log_confusions.shape[:2]).index_add_(0, annotator, gradient, alpha=-1)
-        whole = log_confusions.exp().mul_(total.unsqueeze(2))
-        whole.view(-1).scatter_add_(0, cell.view(-1), gradient.reshape(-1))
-        return whole, None, None
-
-
-def softmax_columns(
-    logits: Tensor,  # (annotator, true class, given label)
-    annotator: Tensor,  # (annotation,)
-    label: Tensor,  # (annotation,)
-) -> Tensor:
-    """Return `log_columns` of the row softmax of logits.
-
-    Examples
-    --------
-    >>> softmax_columns(torch.zeros(1, 2, 2), torch.tensor([0]), torch.tensor([1])).exp().tolist()
-    [[0.5, 0.5]]
-    """
-    columns: Tensor = _SoftmaxColumns.apply(logits, annotator, label)  # type: ignore[no-untyped-call]
-    return columns
-
-
-class _CoupledCrossEntropy(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, log_class_probs: Tensor, columns: Tensor, item: Tensor, weight: Tensor | None) -> Tensor:
-        joint = log_class_probs.index_select(0, item).add_(columns)
-        log_likelihood = torch.logsumexp(joint, dim=1)
-        posterior = joint.sub_(log_likelihood.unsqueeze(1)).exp_()
-        if weight is not None:
-            log_likelihood = log_likelihood * weight
-            posterior.mul_(weight.unsqueeze(1))
-        ctx.save_for_backward(posterior, item)
-        ctx.n_rows = len(log_class_probs)
-        return -log_likelihood.sum()
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        posterior, item = ctx.saved_tensors
-        by_annotation = posterior * -gradient
-        by_item = posterior.new_zeros(ctx.n_rows, posterior.shape[1]).index_add_(0, item, by_annotation)
-        return by_item, by_annotation, None, None
 
 
 def coupled_cross_entropy(
@@ -109,47 +109,8 @@ def coupled_cross_entropy(
     >>> round(float(coupled_cross_entropy(sure, perfect, torch.tensor([0]))), 4)  # -log 0.9
     0.1054
     """
-    loss: Tensor = _CoupledCrossEntropy.apply(log_class_probs, columns, item, weight)  # type: ignore[no-untyped-call]
-    return loss
-
-
-class _JointLogLikelihood(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, log_class_probs: Tensor, columns: Tensor, group: Tensor, exponent: Tensor | None) -> Tensor:
-        evidence = columns if exponent is None else columns * exponent
-        joint = log_class_probs.index_add(0, group, evidence)
-        log_likelihood = torch.logsumexp(joint, dim=1)
-        ctx.save_for_backward(joint.sub_(log_likelihood.unsqueeze(1)).exp_(), group, exponent)
-        return log_likelihood
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
-        posterior, group, exponent = ctx.saved_tensors
-        by_group = posterior * gradient.unsqueeze(1)
-        by_annotation = by_group.index_select(0, group)
-        return by_group, by_annotation if exponent is None else by_annotation.mul_(exponent), None, None
-
-
-def joint_log_likelihood(
-    log_class_probs: Tensor,  # (group, true class)
-    columns: Tensor,  # (annotation, true class)
-    group: Tensor,  # (annotation,)
-    weight: Tensor | None = None,  # (annotation,)
-    *,
-    temper: float = 1.0,
-) -> Tensor:
-    """(group,) log Σ_k f_k Π_m C_m[k, label], tempered as `joint_cross_entropy` says; 0 without annotations."""
-    exponent = weight
-    if temper != 1.0:
-        counted = torch.ones_like(columns[:, 0]) if weight is None else weight
-        total = counted.new_zeros(len(log_class_probs)).index_add_(0, group, counted)
-        discount = total.clamp_min_(1.0).pow_(temper - 1.0).index_select(0, group)
-        exponent = discount if weight is None else discount * weight
-    likelihood: Tensor = _JointLogLikelihood.apply(  # type: ignore[no-untyped-call]
-        log_class_probs, columns, group, None if exponent is None else exponent.unsqueeze(1)
-    )
-    return likelihood
+    log_likelihood = torch.logsumexp(log_class_probs.index_select(0, item) + columns, dim=1)
+    return -(log_likelihood if weight is None else log_likelihood * weight).sum()
 
 
 def joint_cross_entropy(
@@ -175,10 +136,15 @@ def joint_cross_entropy(
     >>> round(float(joint_cross_entropy(sure, perfect, torch.tensor([0, 0]))), 4)
     0.1054
     """
-    log_likelihood = joint_log_likelihood(log_class_probs, columns, group, weight, temper=temper)
-    if group_weight is not None:
-        log_likelihood = log_likelihood * group_weight
-    return -log_likelihood.sum()
+    exponent = weight
+    if temper != 1.0:
+        counted = columns.new_ones(len(group)) if weight is None else weight
+        total = counted.new_zeros(len(log_class_probs)).index_add_(0, group, counted)
+        discount = total.clamp_min_(1.0).pow_(temper - 1.0).index_select(0, group)
+        exponent = discount if weight is None else discount * weight
+    evidence = columns if exponent is None else columns * exponent.unsqueeze(1)
+    log_likelihood = torch.logsumexp(log_class_probs.index_add(0, group, evidence), dim=1)
+    return -(log_likelihood if group_weight is None else log_likelihood * group_weight).sum()
 
 
 def label_cross_entropy(
@@ -195,3 +161,67 @@ def label_cross_entropy(
     """
     chosen = log_label_probs.gather(1, label.unsqueeze(1)).sum(dim=1)
     return -chosen.sum() if weight is None else -(chosen * weight).sum()
+
+
+def soft_cross_entropy(log_class_probs: Tensor, targets: Tensor, weight: Tensor | None = None) -> Tensor:
+    """Sum over rows of -Σ_k target_k log f_k.
+
+    Examples
+    --------
+    >>> round(float(soft_cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[1.0, 0.0]]))), 4)  # log 2
+    0.6931
+    """
+    each = -(targets * log_class_probs).sum(dim=1)
+    return each.sum() if weight is None else (weight * each).sum()
+
+
+# -- EM on flat annotations -------------------------------------------------------------------------------------
+
+
+def expected_counts(
+    class_probs: Tensor,  # (n_items, true class)
+    item: Tensor,  # (annotation,)
+    annotator: Tensor,  # (annotation,)
+    label: Tensor,  # (annotation,)
+    weight: Tensor | None,  # (annotation,)
+    n_annotators: int,
+) -> Tensor:
+    """Expected number of (true class, given label) pairs per annotator: (annotator, true class, given label).
+
+    Examples
+    --------
+    >>> one = torch.tensor([0])
+    >>> expected_counts(torch.tensor([[0.25, 0.75]]), one, one, one, None, 1)[0].tolist()
+    [[0.25, 0.0], [0.75, 0.0]]
+    """
+    n_classes = class_probs.shape[1]
+    mass = class_probs.index_select(0, item)
+    if weight is not None:
+        mass = mass * weight.unsqueeze(1)
+    counts = class_probs.new_zeros(n_annotators * n_classes, n_classes)
+    counts.index_add_(0, annotator * n_classes + label, mass)
+    return counts.view(n_annotators, n_classes, n_classes).transpose(1, 2).contiguous()
+
+
+def counted_confusions(counts: Tensor, smoothing: float) -> Tensor:
+    """Rows of counts as probabilities, with `smoothing` added to each entry; rows without any count are uniform."""
+    lifted = counts + smoothing
+    total = lifted.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, lifted / total.clamp_min(torch.finfo(lifted.dtype).tiny), 1.0 / counts.shape[-1])
+
+
+def log_posterior(
+    log_prior: Tensor,  # (n_items, true class)
+    confusions: Tensor,  # (annotator, true class, given label)
+    item: Tensor,
+    annotator: Tensor,
+    label: Tensor,
+    weight: Tensor | None,
+    *,
+    smallest: float,
+) -> Tensor:
+    """Log of prior times all annotators' evidence, normalised per item; probabilities below `smallest` count as it."""
+    columns = confusions[annotator, :, label].clamp_min(smallest).log()
+    if weight is not None:
+        columns = columns * weight.unsqueeze(1)
+    return torch.log_softmax(log_prior.index_add(0, item, columns), dim=1)

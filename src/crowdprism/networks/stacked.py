@@ -1,86 +1,56 @@
-"""Many small networks of the same layers as one, so that a step of thirty costs little more than a step of one.
+"""Many small networks of the same layers as one program, so that a step of thirty costs little more than one of ten.
 
-Small networks leave a processor idle: most of a step is overhead. Stacking turns thirty matrix products into one
-batched product. Parameters carry a leading model axis; a batch holds the same number of items for each model,
-model by model.
+Small networks leave a processor idle: most of a step is overhead. `torch.func` turns thirty matrix products into one
+batched product. Each model keeps its own parameters; they are stacked for each step. A batch holds the same number of
+items for each model, model by model.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
-from crowdprism.networks.dropout import Dropout
+from crowdprism.networks.annotator_layer import LogitConfusions
+from crowdprism.networks.backbones import Dropout
+from crowdprism.networks.heads import CrowdHead, GeometricHead
+from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
+from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
+from crowdprism.seeding import torch_stream
 
 STACKABLE = (nn.Flatten, nn.Linear, nn.ReLU, nn.BatchNorm1d, Dropout)
 
 
-def can_stack(network: nn.Module) -> bool:
-    """Tell whether a network is a plain chain of layers that can be stacked."""
-    return isinstance(network, nn.Sequential) and all(
-        isinstance(layer, STACKABLE) and getattr(layer, "momentum", 0.0) is not None for layer in network
+def can_stack(networks: Sequence[nn.Module], heads: Sequence[CrowdHead]) -> bool:
+    """Tell whether models are alike enough: equal chains of plain layers, and GeoCrowdNet's heads with small tables."""
+    chains = all(
+        isinstance(network, nn.Sequential)
+        and all(isinstance(layer, STACKABLE) and getattr(layer, "momentum", 0.0) is not None for layer in network)
+        for network in networks
     )
-
-
-class StackedLinear(nn.Module):
-    """Linear layers side by side: weight (model, in, out), bias (model, 1, out)."""
-
-    def __init__(self, layers: Sequence[nn.Linear]) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]).contiguous())
-        self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """(model, batch, in) -> (model, batch, out)."""
-        return torch.baddbmm(self.bias, inputs, self.weight)
-
-    def state_of(self, model: int) -> dict[str, Tensor]:
-        """The state of one model's layer, as `nn.Linear` names it."""
-        return {"weight": self.weight[model].T.contiguous(), "bias": self.bias[model, 0]}
-
-
-class StackedBatchNorm(nn.Module):
-    """Batch norms side by side, with running statistics (model, 1, feature)."""
-
-    def __init__(self, layers: Sequence[nn.BatchNorm1d]) -> None:
-        super().__init__()
-        self.momentum, self.epsilon = float(layers[0].momentum or 0.0), layers[0].eps
-        self.affine = layers[0].affine
-        self.running_mean: Tensor
-        self.running_var: Tensor
-        for name in ("running_mean", "running_var"):
-            self.register_buffer(name, torch.stack([getattr(layer, name).detach()[None] for layer in layers]))
-        if self.affine:
-            self.weight = nn.Parameter(torch.stack([layer.weight.detach()[None] for layer in layers]))
-            self.bias = nn.Parameter(torch.stack([layer.bias.detach()[None] for layer in layers]))
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        """(model, batch, feature) -> the same shape."""
-        mean, variance = self.running_mean, self.running_var
-        if self.training:
-            # Sums and a product: torch's variance along a middle axis is several times slower.
-            mean = inputs.mean(dim=1, keepdim=True)
-            centred = inputs - mean
-            variance = (centred * centred).mean(dim=1, keepdim=True)
-            with torch.no_grad():
-                n = inputs.shape[1]
-                self.running_mean.lerp_(mean, self.momentum)
-                self.running_var.lerp_(variance * (n / max(n - 1, 1)), self.momentum)
-        else:
-            centred = inputs - mean
-        outputs = centred * (variance + self.epsilon).rsqrt()
-        return outputs * self.weight + self.bias if self.affine else outputs
-
-    def state_of(self, model: int) -> dict[str, Tensor]:
-        """The state of one model's layer, as `nn.BatchNorm1d` names it."""
-        names = ("running_mean", "running_var", *(("weight", "bias") if self.affine else ()))
-        return {name: getattr(self, name)[model, 0] for name in names}
+    small = all(
+        type(head) is GeometricHead and isinstance(head.layer, LogitConfusions) and not head.layer.table.touched_only
+        for head in heads
+    )
+    if not chains or not small:
+        return False
+    shapes = {repr(network) for network in networks}  # every layer with its sizes
+    kinds = {
+        (head.layer.form, head.kind, head.temper, head.regularizer, head.reference)
+        for head in heads
+        if isinstance(head, GeometricHead)
+    }
+    return len(shapes) == len(kinds) == 1
 
 
 class StackedNetwork(nn.Module):
-    """Networks of the same layers as one module; takes their weights over.
+    """Networks of the same layers as one module; trains their own parameters.
+
+    Running statistics (batch norm) are kept stacked while training; `write_back` gives them to the networks.
 
     Examples
     --------
@@ -92,35 +62,122 @@ class StackedNetwork(nn.Module):
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.n_models = len(networks)
-        chains = [list(network.children()) for network in networks]
-        self.layers = nn.ModuleList([_stack(layers) for layers in zip(*chains, strict=True)])
+        self.networks = nn.ModuleList(networks)
+        self._statistics = stack_module_state(list(networks))[1]
+        self._names = [name for name, _ in networks[0].named_parameters()]
+        self._parameters_by_name = list(zip(*(network.parameters() for network in networks), strict=True))
 
     def forward(self, features: Tensor) -> Tensor:
         """(model * batch, ...) -> (model * batch, n_classes)."""
-        hidden = features.reshape(self.n_models, len(features) // self.n_models, -1)
-        for layer in self.layers:
-            hidden = layer(hidden)
-        return hidden.flatten(0, 1)
+        parameters = {name: torch.stack(same) for name, same in zip(self._names, self._parameters_by_name, strict=True)}
+        by_model = features.view(len(self.networks), -1, *features.shape[1:])
+        outputs: Tensor = vmap(self._one, randomness="different")(parameters, self._statistics, by_model)
+        return outputs.flatten(0, 1)
 
-    def write_back(self, networks: Sequence[nn.Module]) -> None:
-        """Give each network its trained weights."""
-        for model, network in enumerate(networks):
-            state = {
-                f"{place}.{name}": tensor.detach().clone()
-                for place, layer in enumerate(self.layers)
-                if isinstance(layer, (StackedLinear, StackedBatchNorm))
-                for name, tensor in layer.state_of(model).items()
-            }
-            network.load_state_dict(state, strict=False)  # batch norms also count batches, which nothing reads
+    def _one(self, parameters: dict[str, Tensor], statistics: dict[str, Tensor], features: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(self.networks[0], (parameters, statistics), (features,))
+        return outputs
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        """Give each network its running statistics."""
+        for place, network in enumerate(self.networks):
+            for name, buffer in network.named_buffers():
+                buffer.copy_(self._statistics[name][place])
 
 
-def _stack(layers: Sequence[nn.Module]) -> nn.Module:
-    first = layers[0]
-    if isinstance(first, nn.Linear):
-        return StackedLinear([layer for layer in layers if isinstance(layer, nn.Linear)])
-    if isinstance(first, nn.BatchNorm1d):
-        return StackedBatchNorm([layer for layer in layers if isinstance(layer, nn.BatchNorm1d)])
-    if isinstance(first, Dropout):
-        return Dropout(first.share)
-    return nn.Identity() if isinstance(first, nn.Flatten) else nn.ReLU()
+class StackedHead(CrowdHead):
+    """GeoCrowdNet's loss and volume terms for many models in one batch; trains the heads' own parameters.
+
+    Annotators of model s have codes from `s * n_annotators` on. Each model's loss is divided by its own count, so
+    that one model's gradient does not depend on the others.
+
+    Parameters
+    ----------
+    heads
+        The models' heads.
+    noise
+        (n_models,) standard deviation of the noise added to each model's scaled features.
+    seed
+        Of the noise.
+    """
+
+    def __init__(self, heads: Sequence[GeometricHead], *, noise: Sequence[float], seed: int) -> None:
+        super().__init__()
+        self.heads = nn.ModuleList(heads)
+        self.layers = [head.layer for head in heads if isinstance(head.layer, LogitConfusions)]
+        first = heads[0]
+        self.kind, self.temper = first.kind, first.temper
+        self.regularizer, self.reference = first.regularizer, first.reference
+        self.strength: Tensor
+        self.shrinkage: Tensor
+        self.noise: Tensor
+        self.register_buffer("strength", torch.tensor([head.strength for head in heads]), persistent=False)
+        self.register_buffer("shrinkage", torch.tensor([head.shrinkage for head in heads]), persistent=False)
+        self.register_buffer("noise", torch.tensor(list(noise)).view(-1, 1, 1), persistent=False)
+        self._noisy, self._shrunk = any(noise), bool(self.shrinkage.any())
+        self._seed = seed
+        self._generator: torch.Generator | None = None
+
+    def start_epoch(self, epoch: int) -> None:
+        """Give the epoch a noise stream of its own."""
+        self._generator = torch_stream(self._seed, "stacked noise", epoch, device=str(self.noise.device))
+
+    def transform(self, batch: Batch, random: np.random.Generator) -> Batch:
+        """Add each model's noise to its features."""
+        if not self._noisy:
+            return batch
+        features = batch.features.view(len(self.layers), -1, *batch.features.shape[1:]).flatten(2)
+        drawn = torch.randn(features.shape, generator=self._generator, device=features.device)
+        return replace(batch, features=torch.addcmul(features, drawn, self.noise).view_as(batch.features))
+
+    def _rows(self) -> Tensor:
+        """(model, annotator, true class, given label) of the tables."""
+        return torch.stack([layer.table.values for layer in self.layers])
+
+    def _log_confusions(self) -> Tensor:
+        """(model, annotator, true class, given label)."""
+        common: list[Tensor] = [layer.common for layer in self.layers if layer.common is not None]
+        rows = self._rows()
+        return torch.log_softmax(rows + torch.stack(common).unsqueeze(1) if common else rows, dim=-1)
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        """Sum over models of each model's mean loss."""
+        columns = log_columns(self._log_confusions().flatten(0, 1), batch.annotator, batch.label)
+        n_models = len(self.layers)
+        per_model = len(log_class_probs) // n_models
+        if self.kind == "ccem":
+            weight = torch.ones_like(columns[:, 0]) if batch.weight is None else batch.weight
+            model = batch.item // per_model
+            count = weight.new_zeros(n_models).index_add_(0, model, weight).clamp_min_(torch.finfo(weight.dtype).tiny)
+            return coupled_cross_entropy(log_class_probs, columns, batch.item, weight / count.index_select(0, model))
+        labelled = columns.new_zeros(len(log_class_probs)).index_fill_(0, batch.item, 1.0)
+        share = 1 / labelled.view(n_models, per_model).sum(dim=1, keepdim=True).clamp_min(1.0)
+        each = share.expand(-1, per_model).flatten()
+        return joint_cross_entropy(
+            log_class_probs, columns, batch.item, batch.weight, temper=self.temper, group_weight=each
+        )
+
+    def count(self, batch: Batch) -> float:
+        """1: the loss is already a sum of means."""
+        return 1.0
+
+    def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        terms: dict[str, Tensor] = {}
+        if self.regularizer is not None:
+            if self.regularizer == "F":
+                grams = prediction_gram(log_class_probs.exp().view(len(self.layers), -1, log_class_probs.shape[-1]))
+            else:
+                grams = confusion_gram(self._log_confusions().exp())
+            volume = reference_log_volume(grams.float())[0] if self.reference else log_volume(grams)
+            terms["volume"] = -(self.strength * volume).sum()
+        if self._shrunk:
+            centres = [layer.centre for layer in self.layers if layer.centre is not None]
+            rows = self._rows() - torch.stack(centres).unsqueeze(1) if centres else self._rows()
+            terms["shrinkage"] = 0.5 * (self.shrinkage * rows.square().sum(dim=(1, 2, 3))).sum()
+        return terms
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        """(model, annotator, true class, given label)."""
+        return self._log_confusions().exp()

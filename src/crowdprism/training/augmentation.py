@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from crowdprism.networks.annotation_batch import Batch
+from crowdprism.networks.losses import Batch
+from crowdprism.parameters import OneOf, Real, Whole, check_parameters
 from crowdprism.seeding import stream, torch_stream
 
 
@@ -33,6 +36,17 @@ class Augmentation:
     shift: int = 0
     flip: bool = False
     mixup: float = 0.0
+
+    allowed: ClassVar[Mapping[str, Any]] = {
+        "noise": Real(0),
+        "shift": Whole(0),
+        "flip": OneOf(True, False),
+        "mixup": Real(0),
+    }
+
+    def check(self) -> None:
+        """Raise for values that make no sense."""
+        check_parameters(vars(self), self.allowed)
 
     @property
     def any(self) -> bool:

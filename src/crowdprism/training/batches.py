@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -14,11 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdprism.annotations import Annotations
-from crowdprism.networks import step_kernels
-from crowdprism.networks.annotation_batch import Batch
+from crowdprism.networks.losses import Batch
 
 IntArray = NDArray[np.int64]
-GATHERED_BATCHES = 64  # batches whose annotations are gathered by one call
+GATHERED_BATCHES = 64  # batches whose annotations are gathered at once
 
 
 @dataclass(frozen=True)
@@ -85,66 +82,48 @@ class FlatAnnotations:
             total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
         return f"{total:08x}"
 
-    @cached_property
-    def _tensors(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """What the compiled loop reads, and its scratch."""
-        arrays = (self.start, self.annotator, self.label, np.full(self.n_annotators, -1))
-        start, annotator, label, seen = (torch.from_numpy(array) for array in arrays)
-        return start, annotator, label, seen
-
-    def compiled_batches(self, order: Sequence[IntArray]) -> Iterator[Callable[[Tensor], Batch]]:
-        """What `batch` does, on the CPU, for many batches at once; each item of the result takes its features."""
-        for first in range(0, len(order), GATHERED_BATCHES):
-            yield from self._gathered(order[first : first + GATHERED_BATCHES])
-
-    def _gathered(self, order: Sequence[IntArray]) -> Iterator[Callable[[Tensor], Batch]]:
-        index = np.concatenate(order)
-        cuts = np.cumsum([0, *map(len, order)])
-        counts = self.start[index + 1] - self.start[index]
-        ends = np.concatenate([[0], np.cumsum(counts)])[cuts].tolist()
-        labelled = np.add.reduceat(counts > 0, cuts[:-1], dtype=np.int64).tolist()
-        start, annotator, label, seen = self._tensors
-        whole = torch.from_numpy(index)
-        found, n_touched = step_kernels.gather(
-            start, annotator, label, whole, torch.from_numpy(cuts), n=ends[-1], seen=seen
-        )
-        sizes = np.diff(ends).tolist()
-        *rows, touched = (torch.split(row, sizes) for row in found)
-        distinct = [some.narrow(0, 0, size) for some, size in zip(touched, n_touched.tolist(), strict=True)]
-        weights = (
-            [None] * len(order) if self.weight is None else torch.split(torch.from_numpy(self.weight[found[0]]), sizes)
-        )
-        columns: list[Sequence[Any]] = [*rows, weights, torch.split(whole, list(map(len, order))), labelled, distinct]
-        for parts in zip(*columns, strict=True):
-            yield partial(_batch, *parts)
-
     def batch(self, index: IntArray, features: Tensor) -> Batch:
         """Gather the annotations of the items at `index` as flat tensors on the device of `features`."""
-        first = self.start[index]
-        counts = self.start[index + 1] - first
+        return next(self.batches([index], [features], features.device))
+
+    def batches(self, order: Sequence[IntArray], features: Iterable[Tensor], device: torch.device) -> Iterator[Batch]:
+        """Yield a batch for each part of `order`: the items there, their features and their annotations.
+
+        Annotations are gathered for many batches at once, which takes a quarter of the time of one by one.
+        """
+        supply = iter(features)
+        for first in range(0, len(order), GATHERED_BATCHES):
+            yield from self._gathered(order[first : first + GATHERED_BATCHES], supply, device)
+
+    def _gathered(self, order: Sequence[IntArray], supply: Iterator[Tensor], device: torch.device) -> Iterator[Batch]:
+        index, sizes = np.concatenate(order), np.array([len(part) for part in order])
+        counts = self.start[index + 1] - self.start[index]
         ends = np.cumsum(counts)
-        rows = np.arange(ends[-1]) + np.repeat(first - (ends - counts), counts)
-        item = np.repeat(np.arange(len(index)), counts)
-        annotator = self.annotator[rows]
-        weight = None if self.weight is None else self.weight[rows]
-        count = float(len(rows) if weight is None else weight.sum())
-        device = features.device
+        rows = np.arange(ends[-1]) + np.repeat(self.start[index + 1] - ends, counts)
+        item = np.repeat(np.arange(len(index)) - np.repeat(np.cumsum(sizes) - sizes, sizes), counts)
+        n_labelled = np.add.reduceat(counts > 0, np.cumsum(sizes) - sizes, dtype=np.int64).tolist()
+        n_annotations = np.diff(ends[np.cumsum(sizes) - 1], prepend=0).tolist()
 
-        def on_device(array: NDArray[np.generic]) -> Tensor:
-            tensor = torch.from_numpy(array)
-            return tensor if device.type == "cpu" else tensor.to(device, non_blocking=True)
+        def parts(array: NDArray[np.generic], lengths: list[int]) -> tuple[Tensor, ...]:
+            return torch.split(torch.from_numpy(array).to(device), lengths)
 
-        return Batch(
-            features=features,
-            index=on_device(index),
-            item=on_device(item),
-            annotator=on_device(annotator),
-            label=on_device(self.label[rows]),
-            weight=None if weight is None else on_device(weight),
-            count=count if count > 0 else 1.0,  # a batch without annotations has a sum of 0 and a mean of 0
-            n_labelled=max(1, int(np.count_nonzero(counts))),
-            annotation=on_device(rows),
-        )
+        flat = (parts(array, n_annotations) for array in (rows, item, self.annotator[rows], self.label[rows]))
+        weights = [None] * len(order) if self.weight is None else parts(self.weight[rows], n_annotations)
+        for own, annotation, place, annotator, label, weight, labelled in zip(
+            parts(index, sizes.tolist()), *flat, weights, n_labelled, strict=True
+        ):
+            count = float(len(label) if weight is None else weight.sum())
+            yield Batch(
+                features=next(supply),
+                index=own,
+                item=place,
+                annotator=annotator,
+                label=label,
+                weight=weight,
+                count=count if count > 0 else 1.0,  # a batch without annotations has a sum of 0 and a mean of 0
+                n_labelled=max(1, labelled),
+                annotation=annotation,
+            )
 
 
 def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even: bool = True) -> list[IntArray]:
@@ -162,30 +141,3 @@ def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even
     if cuts and n_items - cuts[-1] == 1:
         cuts.pop()
     return np.split(order, cuts)
-
-
-def _batch(
-    annotation: Tensor,
-    item: Tensor,
-    annotator: Tensor,
-    label: Tensor,
-    place: Tensor,
-    weight: Tensor | None,
-    index: Tensor,
-    n_labelled: int,
-    touched: Tensor,
-    features: Tensor,
-) -> Batch:
-    count = float(len(label) if weight is None else weight.sum())
-    return Batch(
-        features=features,
-        index=index,
-        item=item,
-        annotator=annotator,
-        label=label,
-        weight=weight,
-        count=count if count > 0 else 1.0,
-        n_labelled=max(1, n_labelled),
-        annotation=annotation,
-        distinct=(touched, place),
-    )

@@ -23,7 +23,7 @@ from torch import Tensor
 from crowdprism.errors import CheckpointMismatchError, ResultFormatError
 
 PREFIX = "epoch-"
-SCHEMA = 1
+SCHEMA = 2  # 2: all of Adam's state is torch's or RowAdam's
 
 
 @dataclass
@@ -80,11 +80,10 @@ class CheckpointFolder:
         try:
             record = json.loads((newest / "state.json").read_text(encoding="utf-8"))
             tensors = load_file(newest / "state.safetensors")
-            self._compare(record["fingerprint"])
+            self._compare({"schema": record["schema"], **record["fingerprint"]})
         except (OSError, ValueError, KeyError, SafetensorError) as error:
             raise ResultFormatError(
-                f"The checkpoint {newest} is damaged: {type(error).__name__}: {error}. "
-                "Remove it, or pass resume=False to start afresh."
+                f"The checkpoint {newest} is damaged: {type(error).__name__}: {error}. Remove it to start again."
             ) from error
         return Checkpoint(tensors, record)
 
@@ -100,14 +99,14 @@ class CheckpointFolder:
         return sorted(path for path in self.folder.iterdir() if path.name.startswith(PREFIX))
 
     def _compare(self, stored: Mapping[str, Any]) -> None:
-        names = sorted(set(stored) | set(self.fingerprint))
-        differing = [name for name in names if stored.get(name) != self.fingerprint.get(name)]
+        own = {"schema": SCHEMA, **self.fingerprint}
+        differing = [name for name in sorted(set(stored) | set(own)) if stored.get(name) != own.get(name)]
         if not differing:
             return
-        told = "; ".join(f"{name} was {stored.get(name)!r}, now {self.fingerprint.get(name)!r}" for name in differing)
+        told = "; ".join(f"{name} was {stored.get(name)!r}, now {own.get(name)!r}" for name in differing)
         raise CheckpointMismatchError(
-            f"The checkpoint in {self.folder} belongs to another run: {told}. "
-            "Use the same settings and data, another folder, or resume=False to start afresh."
+            f"The checkpoint in {self.folder} belongs to another run: {told}.",
+            remedy="Use the same settings and data, another folder, or {resume:False} to start again.",
         )
 
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
-from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
@@ -19,11 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.errors import CrowdprismWarning, TrainingError
-from crowdprism.networks.annotation_batch import Batch
+from crowdprism.networks.backbones import set_generator
 from crowdprism.networks.build import global_stream
-from crowdprism.networks.crowd_head import CrowdHead
-from crowdprism.networks.dropout import set_generator
-from crowdprism.networks.epoch_view import EpochView
+from crowdprism.networks.heads import CrowdHead, EpochView
+from crowdprism.networks.losses import Batch
 from crowdprism.progress import progress
 from crowdprism.seeding import stream, torch_stream
 from crowdprism.training.augmentation import Augmenter
@@ -36,18 +34,24 @@ from crowdprism.training.checkpoint import (
     optimizer_tensors,
     without_prefix,
 )
-from crowdprism.training.compiled_adam import CompiledAdam
 from crowdprism.training.items import Items
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
-from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device
+from crowdprism.training.settings import (
+    Callback,
+    EpochRecord,
+    TrainingSettings,
+    choose_device,
+    choose_threads,
+    limited_threads,
+    multiply_adds,
+)
 
 EVALUATION_BATCH = 1024
-COMPILED_FROM = 2000  # steps; compiling takes seconds once, loading what was compiled a tenth of one
 
 
 @dataclass
 class TrainingOutcome:
-    """What a run returns besides the trained modules: history by epoch, the best epoch, how it ended."""
+    """What a run returns besides the trained modules: history by epoch, best epoch, how it ended, threads it used."""
 
     history: dict[str, list[float]] = field(default_factory=dict)
     best_epoch: int | None = None
@@ -55,6 +59,7 @@ class TrainingOutcome:
     interrupted: bool = False
     finished: bool = False
     epochs_done: int = 0
+    threads: int = 1
 
 
 @torch.no_grad()
@@ -108,9 +113,9 @@ class Trainer:
         self._visited = np.arange(len(items)) if head.visited is None else head.visited
         self._n_batches = len(self._order(stream(0, "")))
         fresh = settings.fresh_network and settings.rounds > 1
-        self._compiled = head.compilable and self._worth_compiling()
         self._untrained = {name: value.clone() for name, value in network.state_dict().items()} if fresh else None
         self._make_optimizers()
+        self._multiply_adds = settings.batch_size * self._multiply_adds_per_item()
 
     def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
         """Item positions of each batch of an epoch."""
@@ -118,24 +123,18 @@ class Trainer:
         shuffled = epoch_order(len(self._visited), s.batch_size, random, even=s.even_batches)
         return [self._visited[places] for places in shuffled[: s.max_batches]]
 
-    def _worth_compiling(self) -> bool:
-        """Whether compiled steps can be taken, and are enough to pay for loading them."""
-        s = self.settings
-        possible = s.optimizer != "radam" and s.precision == "float32" and s.clip_norm is None
-        possible &= self.device.type == "cpu" and not s.augmentation.mixup
-        return possible and s.epochs * self._n_batches >= COMPILED_FROM
+    def _multiply_adds_per_item(self) -> int:
+        """Of the network's forward pass; two items, because a user's network may not take a single one."""
+        return multiply_adds(self.network, torch.zeros(2, *self.items.shape, device=self.device)) // 2
 
     def _make_optimizers(self) -> None:
         s = self.settings
-        by_row = {table.values for table in self.head.tables if table.touched_only or self._compiled}
-        shared = [parameter for parameter in self.head.parameters() if parameter not in by_row]
-        self.optimizer: torch.optim.Optimizer | CompiledAdam | None = make_optimizer(
+        self.optimizer = make_optimizer(
             s.optimizer,
             [
                 (self.network.parameters(), s.learning_rate, s.weight_decay),
-                (shared, s.annotator_learning_rate, s.annotator_weight_decay),
+                (self.head.parameters(), s.annotator_learning_rate, s.annotator_weight_decay),
             ],
-            compiled=self._compiled,
         )
         groups = [] if self.optimizer is None else self.optimizer.param_groups
         self._trained: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
@@ -144,17 +143,20 @@ class Trainer:
             name=s.optimizer,
             learning_rate=s.annotator_learning_rate,
             weight_decay=s.annotator_weight_decay,
-            compiled=self._compiled,
         )
 
     # -- run ------------------------------------------------------------------------------------------------
 
     def run(self) -> TrainingOutcome:
-        """Train to the end, or until patience, a callback or Ctrl-C ends it; then restore the best epoch if asked."""
+        """Train to the end, or until patience, a callback or Ctrl-C ends it; then restore the best epoch if asked.
+
+        Torch uses as many threads as the work of a step is worth (`choose_threads`) until the run is over.
+        """
         self._resume()
+        self.outcome.threads = choose_threads(self._multiply_adds, self.device)
         total = self.settings.epochs * self._n_batches
         name = "training" if not self.settings.member else f"training {self.settings.member + 1}"
-        with progress(name, total=total) as bar:
+        with limited_threads(self.outcome.threads), progress(name, total=total) as bar:
             bar.advance(self.outcome.epochs_done * self._n_batches)
             try:
                 while not self.outcome.finished:
@@ -211,30 +213,19 @@ class Trainer:
         augment = Augmenter(s.augmentation, s.seed, s.member, epoch, self.device) if s.augmentation.any else None
         order = self._order(stream(s.seed, "shuffle", s.member, epoch))
         random = stream(s.seed, "head", s.member, epoch)
-        sums: dict[str, float] = {}
-        counted = 0.0
         loading = torch_stream(s.seed, "loading", s.member, epoch)
-        gathered = self._gathered(order)
-        for place, features in enumerate(self.items.batches(order, loading)):
-            batch = next(gathered)(features)
+        counts: list[float] = []
+        parts: dict[str, list[Tensor]] = {}
+        batches = self.annotations.batches(order, self.items.batches(order, loading), self.device)
+        for place, batch in enumerate(batches):
             if augment is not None:
                 batch = augment(batch)
             batch = self.head.transform(batch, random)
-            values = self._step(batch, epoch, place, lent)
-            count = self.head.count(batch)
-            counted += count
-            for name, value in values.items():
-                sums[name] = sums.get(name, 0.0) + value * (count if name == "data" else 1.0)
+            for name, part in self._step(batch, epoch, place, lent).items():
+                parts.setdefault(name, []).append(part)
+            counts.append(self.head.count(batch))
             bar.advance(note=self._bar_note)
-        means = {name: value / (counted if name == "data" else len(order)) for name, value in sums.items()}
-        means["total"] = sum(means.values())
-        return means
-
-    def _gathered(self, order: Sequence[NDArray[np.int64]]) -> Iterator[Callable[[Tensor], Batch]]:
-        """For each batch a function from its features to the batch."""
-        if self._compiled:
-            return self.annotations.compiled_batches(order)
-        return (partial(self.annotations.batch, index) for index in order)
+        return _means(parts, counts)
 
     def _start_round(self) -> None:
         """Forget the optimisers' state and, where asked for, what the network learned."""
@@ -247,38 +238,30 @@ class Trainer:
         first, length = self.settings.round_of(epoch)
         return (epoch - first) * self._n_batches + place, length * self._n_batches
 
-    def _step(self, batch: Batch, epoch: int, place: int, lent: torch.Generator) -> dict[str, float]:
+    def _step(self, batch: Batch, epoch: int, place: int, lent: torch.Generator) -> dict[str, Tensor]:
         """Take one optimiser step; return the mean data loss and each penalty."""
         s = self.settings
         step, total = self._progress(epoch, place)
         with self._stream(lent), self._autocast():
             outputs = self._forward(batch.features)
-        for parameter in self._trained:
-            parameter.grad = None  # what zero_grad does, without its tenth of a millisecond for profilers
+        log_probs = torch.log_softmax(outputs.float(), dim=-1)
+        loss = self.head.loss(log_probs, batch) / self.head.count(batch)
+        parts = {"data": loss.detach()}
         factor = s.penalty_factor(step, total)
-        if self._compiled:
-            values, gradient = self.head.compiled_step(outputs, batch, factor)
-            self._require_finite(values, epoch, place)
-            outputs.backward(gradient)  # type: ignore[no-untyped-call]
-        else:
-            values, loss = self._loss(outputs, batch, factor)
-            self._require_finite(values, epoch, place)
-            if loss.requires_grad:
-                loss.backward()  # type: ignore[no-untyped-call]
+        for name, term in (self.head.penalties(log_probs, batch) if factor else {}).items():
+            scaled = term if factor == 1.0 else factor * term
+            loss = loss + scaled
+            parts[name] = scaled.detach()
+        if not math.isfinite(loss.item()):
+            self._stop(parts, epoch, place)
+        for parameter in self._trained:
+            parameter.grad = None  # what zero_grad does, without its hooks for profilers
+        if loss.requires_grad:
+            loss.backward()  # type: ignore[no-untyped-call]
         self._update(schedule_at(s.schedule, step, total), hold=step < s.hold_annotators * total)
         self.head.after_step(batch)
         self.head.forget()
-        return values
-
-    def _loss(self, outputs: Tensor, batch: Batch, factor: float) -> tuple[dict[str, float], Tensor]:
-        """Return the mean data loss and each penalty, and what is to be differentiated."""
-        log_probs = torch.log_softmax(outputs.float(), dim=-1)
-        loss = self.head.loss(log_probs, batch) / self.head.count(batch)
-        values = {"data": loss.item()}
-        for name, term in (self.head.penalties(log_probs, batch) if factor else {}).items():
-            loss = loss + factor * term
-            values[name] = factor * term.item()
-        return values, loss
+        return parts
 
     def _update(self, schedule: tuple[float, float | None], *, hold: bool) -> None:
         if hold:
@@ -309,10 +292,8 @@ class Trainer:
             return nullcontext()
         return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
-    def _require_finite(self, values: dict[str, float], epoch: int, place: int) -> None:
-        if all(map(math.isfinite, values.values())):
-            return
-        told = ", ".join(f"{name} {value:.4g}" for name, value in values.items())
+    def _stop(self, parts: dict[str, Tensor], epoch: int, place: int) -> NoReturn:
+        told = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
         stays = (
             ""
             if self.checkpoints is None
@@ -352,7 +333,9 @@ class Trainer:
     def _tell(self, epoch: int, parts: dict[str, float], validation: float | None) -> bool:
         s = self.settings
         rate = s.learning_rate * schedule_at(s.schedule, *self._progress(epoch, self._n_batches - 1))[0]
-        record = EpochRecord(epoch, s.epochs, dict(parts), validation, rate, self.outcome.best_epoch, s.member)
+        record = EpochRecord(
+            epoch, s.epochs, dict(parts), validation, rate, self.outcome.best_epoch, s.member, self.outcome.threads
+        )
         shown = "" if validation is None else f" valid {validation:.4f}"
         self._bar_note = " ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total") + shown
         answers = [callback(record) for callback in self.callbacks]
@@ -390,3 +373,13 @@ class Trainer:
         if self.optimizer is not None:
             load_optimizer(self.optimizer, without_prefix("optimizer", stored.tensors))
         self.outcome = TrainingOutcome(**stored.record["outcome"])
+
+
+def _means(parts: dict[str, list[Tensor]], counts: list[float]) -> dict[str, float]:
+    """Mean of each part over the steps of an epoch: the data loss by counts, penalties by steps, and their sum."""
+    means = {}
+    for name, values in parts.items():
+        each = torch.stack(values).double()
+        weighted = each * each.new_tensor(counts) if name == "data" else each
+        means[name] = weighted.sum().item() / (sum(counts) if name == "data" else len(counts))
+    return means | {"total": sum(means.values())}

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import step_kernels
-from crowdprism.networks.row_table import RowTable
-from crowdprism.training.compiled_adam import CompiledAdam, suits
+from crowdprism.networks.annotator_layer import RowTable
 
-OptimizerName = Literal["adam", "adamw", "radam"]
-ScheduleName = Literal["none", "cosine", "one-cycle"]
 OPTIMIZERS: dict[str, type[torch.optim.Optimizer]] = {
     "adam": torch.optim.Adam,
     "adamw": torch.optim.AdamW,
@@ -59,21 +54,10 @@ def _cosine(first: float, last: float, share: float) -> float:
     return last + (first - last) / 2.0 * (1.0 + math.cos(math.pi * share))
 
 
-def check_names(optimizer: str, schedule: str) -> None:
-    """Raise for a misspelt optimiser or schedule, listing the names."""
-    if optimizer not in OPTIMIZERS:
-        raise InvalidParameterError(f"There is no optimizer {optimizer!r}; there are {', '.join(OPTIMIZERS)}.")
-    if schedule not in SCHEDULES:
-        raise InvalidParameterError(f"There is no schedule {schedule!r}; there are {', '.join(SCHEDULES)}.")
-
-
 def make_optimizer(
-    name: str, groups: Sequence[tuple[Iterable[nn.Parameter], float, float]], *, compiled: bool = False
-) -> torch.optim.Optimizer | CompiledAdam | None:
-    """Return one optimiser over groups of (parameters, learning rate, weight decay); None if there is none.
-
-    `compiled` asks for our own loops (not RAdam's) where they are quicker than torch's.
-    """
+    name: str, groups: Sequence[tuple[Iterable[nn.Parameter], float, float]]
+) -> torch.optim.Optimizer | None:
+    """Return one optimiser over groups of (parameters, learning rate, weight decay); None if there is none."""
     listed: list[dict[str, Any]] = [
         {"params": chosen, "lr": rate, "weight_decay": decay, "base_lr": rate}
         for parameters, rate, decay in groups
@@ -82,16 +66,13 @@ def make_optimizer(
     if not listed:
         return None
     options: dict[str, Any] = {"betas": BETAS, "eps": EPSILON}
-    if compiled and suits([parameter for group in listed for parameter in group["params"]]):
-        return CompiledAdam(listed, decoupled=name == "adamw", **options)
     kinds = {parameter.device.type for group in listed for parameter in group["params"]}
     if name != "radam" and kinds <= {"cpu", "cuda"}:
         options["fused"] = True  # one kernel for all parameters
-    optimizer: torch.optim.Optimizer = OPTIMIZERS[name](listed, **options)
-    return optimizer
+    return OPTIMIZERS[name](listed, **options)
 
 
-def set_rate(optimizer: torch.optim.Optimizer | CompiledAdam | RowAdam, factor: float, beta: float | None) -> None:
+def set_rate(optimizer: torch.optim.Optimizer | RowAdam, factor: float, beta: float | None) -> None:
     """Scale each group's learning rate from its base, and set the momentum where the schedule has one."""
     for group in optimizer.param_groups:
         group["lr"] = factor * group["base_lr"]
@@ -100,97 +81,70 @@ def set_rate(optimizer: torch.optim.Optimizer | CompiledAdam | RowAdam, factor: 
 
 
 class RowAdam:
-    """Adam over `RowTable`s in which each row has its own clock, which ticks when a batch touches the row.
+    """Adam over the `RowTable`s that are updated where touched; each row has its own clock, which ticks when it is.
 
     For a touched row this is one ordinary Adam (AdamW, RAdam) step with the row's own step number in the bias
     corrections. Rows that are not touched keep value, moments and clock: they neither coast on old momentum nor
     forget. So the result equals `torch.optim.Adam` on each annotator's own sequence of gradients, and equals it on
     the whole table where every row is touched at every step. Deterministic; cost follows the touched rows.
-
-    With `compiled`, tables that are updated whole are taken too, and compiled loops do the arithmetic (not RAdam's).
     """
 
     def __init__(
-        self,
-        tables: Sequence[RowTable],
-        *,
-        name: str = "adam",
-        learning_rate: float,
-        weight_decay: float = 0.0,
-        compiled: bool = False,
+        self, tables: Sequence[RowTable], *, name: str = "adam", learning_rate: float, weight_decay: float = 0.0
     ) -> None:
-        self.tables = [table for table in tables if table.touched_only or compiled]
+        self.tables = [table for table in tables if table.touched_only]
         self.name = name
-        self.compiled = compiled
-        self._settings = torch.empty(5, dtype=torch.float64)
         self.param_groups: list[dict[str, Any]] = [
             {"lr": learning_rate, "base_lr": learning_rate, "betas": BETAS, "weight_decay": weight_decay}
         ]
-        self.mean = [torch.zeros_like(table.values) for table in self.tables]
-        self.square = [torch.zeros_like(table.values) for table in self.tables]
-        self.clock = [
-            torch.zeros(len(table.values), dtype=torch.int32, device=table.values.device) for table in self.tables
-        ]
+        values = [table.values for table in self.tables]
+        self.moments = [torch.stack([torch.zeros_like(value)] * 2) for value in values]  # (mean and square, row, ...)
+        self.clock = [torch.zeros(len(value), dtype=torch.float64, device=value.device) for value in values]
 
     def gradients(self) -> list[Tensor]:
         """Gradients of the rows of the current step, for norm clipping."""
-        return [working[1] for table in self.tables if (working := table.working()) is not None]
-
-    def step(self) -> None:
-        """Update the touched rows of every table and write them back."""
-        update = self._compiled_rows if self.compiled else self._rows
-        for table, *state in zip(self.tables, self.mean, self.square, self.clock, strict=True):
-            working = table.working()
-            if working is not None:
-                update(table, *working, *state)
-
-    def _compiled_rows(
-        self, table: RowTable, touched: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, clock: Tensor
-    ) -> None:
-        group = self.param_groups[0]
-        self._settings.numpy()[:] = (group["lr"], *group["betas"], EPSILON, group["weight_decay"])
-        tables = (table.values, mean, square, clock)
-        step_kernels.adam_rows(*tables, touched, gradient, self._settings, decoupled=self.name == "adamw")
+        return [gradient for table in self.tables if (w := table.working()) and (gradient := w[1].grad) is not None]
 
     @torch.no_grad()
-    def _rows(
-        self, table: RowTable, touched: Tensor, gradient: Tensor, mean: Tensor, square: Tensor, clock: Tensor
-    ) -> None:
-        assert table.pending is not None
-        clock.index_add_(0, touched, torch.ones_like(touched, dtype=torch.int32))
-        steps = clock.index_select(0, touched).view(-1, *[1] * (gradient.ndim - 1))
-        value = table.pending.leaf.detach().clone()  # the leaf keeps the rows as they were
-        first, second = mean.index_select(0, touched), square.index_select(0, touched)
-        self._update(value, gradient, first, second, steps, self.param_groups[0])
-        for whole, rows in ((table.values, value), (mean, first), (square, second)):
-            whole.index_copy_(0, touched, rows)
+    def step(self) -> None:
+        """Update the touched rows of every table and write them back."""
+        for table, moments, clock in zip(self.tables, self.moments, self.clock, strict=True):
+            working = table.working()
+            if working is None:
+                continue
+            touched, copy = working
+            value = copy.detach()
+            rows, steps = moments.index_select(1, touched), clock.index_select(0, touched) + 1
+            assert copy.grad is not None
+            self._update(value, copy.grad, rows, steps.view(-1, *[1] * (value.ndim - 1)))
+            table.values.index_copy_(0, touched, value)
+            moments.index_copy_(1, touched, rows)
+            clock.index_copy_(0, touched, steps)
 
-    def _update(
-        self, value: Tensor, gradient: Tensor, first: Tensor, second: Tensor, steps: Tensor, group: dict[str, Any]
-    ) -> None:
+    def _update(self, value: Tensor, gradient: Tensor, moments: Tensor, steps: Tensor) -> None:
+        """Change rows of values and moments in place; `steps` (rows, 1, ...) are their own step numbers."""
+        group = self.param_groups[0]
         rate, decay = group["lr"], group["weight_decay"]
         beta1, beta2 = group["betas"]
+        first, second = moments
         if decay and self.name == "adamw":
             value.mul_(1 - rate * decay)
         elif decay:
             gradient = gradient.add(value, alpha=decay)
         first.lerp_(gradient, 1 - beta1)
         second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-        steps = steps.double()
         correction1, correction2 = 1 - beta1**steps, 1 - beta2**steps
         if self.name == "radam":
-            change = rectified(first, second, steps, correction1, correction2, beta2)
-            value.sub_(rate * change)
+            value.sub_(rate * rectified(first, second, steps, correction1, correction2, beta2))
             return
-        denominator = second.sqrt().mul_((1 / correction2.sqrt()).to(value.dtype)).add_(EPSILON)
-        denominator.mul_((correction1 / rate).to(value.dtype)) if rate else denominator.fill_(torch.inf)
-        value.addcdiv_(first, denominator, value=-1.0)
+        denominator = second.sqrt().mul_(correction2.rsqrt().to(value.dtype)).add_(EPSILON)
+        value.addcdiv_(first * (-rate / correction1).to(value.dtype), denominator)
 
     def state(self) -> dict[str, Tensor]:
         """Everything a checkpoint must hold."""
         return {
             f"{kind}.{place}": tensor
-            for kind in ("mean", "square", "clock")
+            for kind in ("moments", "clock")
             for place, tensor in enumerate(getattr(self, kind))
         }
 

@@ -1,18 +1,25 @@
-"""How to train: everything the loop is told, in one frozen record."""
+"""How to train: everything the loop is told, in one frozen record; device and threads of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from crowdprism.errors import InvalidParameterError
+from crowdprism.parameters import OneOf, Real, Whole, check_parameters
 from crowdprism.training.augmentation import Augmentation
-from crowdprism.training.optimizers import check_names
+from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "bfloat16")
+SHARE = Real(0, 1)
+WORK_PER_THREAD = 2**24  # multiply-adds of a step's forward pass that are worth another thread; see `choose_threads`
 
 
 @dataclass(frozen=True)
@@ -82,25 +89,28 @@ class TrainingSettings:
     seed: int = 0
     member: int = 0
 
+    allowed: ClassVar[Mapping[str, Any]] = {
+        "epochs": Whole(1),
+        "batch_size": Whole(1),
+        "optimizer": OneOf(*OPTIMIZERS),
+        "schedule": OneOf(*SCHEDULES),
+        "learning_rate": Real(0),
+        "weight_decay": Real(0),
+        "annotator_learning_rate": Real(0),
+        "annotator_weight_decay": Real(0),
+        "clip_norm": (Real(0, above=True), None),
+        "warm_start": SHARE,
+        "ramp": SHARE,
+        "hold_annotators": SHARE,
+        "patience": (Whole(0), None),
+        "precision": OneOf(*PRECISIONS),
+        "max_batches": (Whole(1), None),
+    }
+
     def check(self) -> None:
         """Raise for values that cannot be trained with."""
-        check_names(self.optimizer, self.schedule)
-        for name in ("epochs", "batch_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise InvalidParameterError(f"{name} must be a whole number of at least 1, not {value!r}.")
-        if isinstance(self.rounds, bool) or not isinstance(self.rounds, int) or not 1 <= self.rounds <= self.epochs:
-            raise InvalidParameterError(
-                f"rounds must be a whole number from 1 to the number of epochs ({self.epochs}), not {self.rounds!r}."
-            )
-        for name in ("learning_rate", "annotator_learning_rate", "weight_decay", "annotator_weight_decay"):
-            if not getattr(self, name) >= 0:
-                raise InvalidParameterError(f"{name} must be at least 0, not {getattr(self, name)!r}.")
-        for name in ("warm_start", "ramp", "hold_annotators"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise InvalidParameterError(f"{name} is a share of all steps, 0 to 1, not {getattr(self, name)!r}.")
-        if self.precision not in PRECISIONS:
-            raise InvalidParameterError(f"precision must be one of {', '.join(PRECISIONS)}, not {self.precision!r}.")
+        check_parameters(vars(self), {**self.allowed, "rounds": Whole(1, self.epochs)})
+        self.augmentation.check()
 
     def round_of(self, epoch: int) -> tuple[int, int]:
         """Return the first epoch of the round that an epoch belongs to, and the number of epochs of that round.
@@ -131,6 +141,27 @@ class TrainingSettings:
         return 1.0 if length < 1 else min(1.0, (step - begin + 1) / length)
 
 
+@dataclass(frozen=True)
+class EpochRecord:
+    """What callbacks are told at the end of an epoch.
+
+    `parts` holds the mean loss per annotation ("data"), each penalty and their sum ("total"); `threads` is the number
+    of processor threads that the run uses.
+    """
+
+    epoch: int
+    epochs: int
+    parts: dict[str, float]
+    validation: float | None
+    learning_rate: float
+    best_epoch: int | None
+    member: int = 0
+    threads: int = 1
+
+
+Callback = Callable[[EpochRecord], Any]
+
+
 def choose_device(name: str) -> torch.device:
     """Return the device of that name; `"auto"` is cuda, else mps, else cpu.
 
@@ -151,27 +182,61 @@ def choose_device(name: str) -> torch.device:
     return torch.device("cpu")
 
 
-@dataclass(frozen=True)
-class EpochRecord:
-    """What callbacks are told at the end of an epoch.
+# -- processor threads ------------------------------------------------------------------------------------------
 
-    `parts` holds the mean loss per annotation ("data"), each penalty and their sum ("total").
-    """
-
-    epoch: int
-    epochs: int
-    parts: dict[str, float]
-    validation: float | None
-    learning_rate: float
-    best_epoch: int | None
-    member: int = 0
-
-
-Callback = Callable[[EpochRecord], Any]
+# The threads that torch's OpenMP started do not survive a fork, and waiting for them never ends.
+os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 
 def use_threads(count: int) -> None:
-    """Let torch use this many processor threads, in the whole process."""
+    """Let torch use up to this many processor threads, in the whole process."""
     if count < 1:
         raise InvalidParameterError(f"The number of threads must be at least 1, not {count}.")
     torch.set_num_threads(count)
+
+
+@torch.no_grad()
+def multiply_adds(network: nn.Module, features: torch.Tensor) -> int:
+    """Return the multiply-adds of matrix products and convolutions in a forward pass, in evaluation mode."""
+    was_training = network.training
+    counter = FlopCounterMode(display=False)
+    network.eval()
+    try:
+        with counter:
+            network(features)
+    finally:
+        network.train(was_training)
+    return int(counter.get_total_flops()) // 2
+
+
+def choose_threads(work: int, device: torch.device) -> int:
+    """Return how many threads a run should use: one per `WORK_PER_THREAD`, at most those that torch has now.
+
+    Threads of a small network spend their time waiting for each other, and where another process keeps a core busy
+    they wait for that process: a small network on two threads then takes 26 times as long as on one. On another
+    device than the CPU the number stays as it is.
+
+    Parameters
+    ----------
+    work
+        Multiply-adds of the forward pass of one step: those of an item times the items of a batch.
+    """
+    most = torch.get_num_threads()
+    return most if device.type != "cpu" else max(1, min(most, work // WORK_PER_THREAD))
+
+
+@contextmanager
+def limited_threads(count: int) -> Iterator[None]:
+    """Let torch use `count` threads within the block, in the thread that runs it.
+
+    Python threads that start meanwhile begin with that number as well; torch has no number of its own for them.
+    """
+    before = torch.get_num_threads()
+    if count == before:  # nothing to restore: another thread's block may have set it
+        yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

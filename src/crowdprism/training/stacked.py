@@ -1,32 +1,30 @@
 """Training many small models as one program: a grid of settings, several seeds, or the heads of an ensemble.
 
-`StackedTrainer` is the ordinary loop (`Trainer`) with a batch that holds the same number of items for each model, an
-optimiser whose rates differ by model, and a best epoch for each model. Models draw their own shuffles, from their own
-seeds; dropout and noise come from one common stream, so a stack's results equal those of models trained one by one in
-distribution, not digit for digit.
+`StackedTrainer` is the ordinary loop (`Trainer`) with a batch that holds the same number of items for each model and a
+best epoch for each model; rates that differ make groups of the one optimiser. Models draw their own shuffles, from
+their own seeds; dropout and noise come from one common stream, so a stack's results equal those of models trained one
+by one in distribution, not digit for digit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from crowdprism.networks.geometric_head import GeometricHead
-from crowdprism.networks.stacked import StackedNetwork
-from crowdprism.networks.stacked_head import StackedHead
+from crowdprism.networks.heads import GeometricHead
+from crowdprism.networks.stacked import StackedHead, StackedNetwork
 from crowdprism.seeding import stream
 from crowdprism.training.augmentation import Augmentation
 from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
 from crowdprism.training.loop import Trainer, TrainingOutcome
-from crowdprism.training.optimizers import BETAS, EPSILON
-from crowdprism.training.settings import TrainingSettings
+from crowdprism.training.optimizers import RowAdam, make_optimizer
+from crowdprism.training.settings import TrainingSettings, multiply_adds
 
 # What may differ between the models of a stack; everything else must be the same.
 FREE_SETTINGS = {"learning_rate", "annotator_learning_rate", "weight_decay", "augmentation", "seed", "member"}
@@ -47,10 +45,10 @@ def settings_can_stack(settings: Sequence[TrainingSettings]) -> bool:
     """Tell whether runs differ only in what a stack allows, and use nothing that it lacks."""
     first = settings[0]
     alike = {replace(one, **{name: getattr(first, name) for name in FREE_SETTINGS}) for one in settings}
-    plain = first.optimizer in ("adam", "adamw") and first.precision == "float32"
     simple = first.rounds == 1 and first.clip_norm is None and first.patience is None and first.max_batches is None
+    plain = first.precision == "float32" and not first.compile and not first.borrow_stream
     only_noise = all(one.augmentation == Augmentation(noise=one.augmentation.noise) for one in settings)
-    return len(alike) == 1 and plain and simple and only_noise and not first.borrow_stream
+    return len(alike) == 1 and plain and simple and only_noise
 
 
 class StackedItems:
@@ -87,53 +85,6 @@ def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations
     )
 
 
-class StackedAdam(torch.optim.Optimizer):
-    """Adam (or AdamW) over stacked parameters, with a rate and a weight decay for each model.
-
-    A group's `ratio` and `weight_decay` are (n_models,) tensors; the first axis of each parameter is a multiple of
-    the number of models. With equal rates it equals `torch.optim.Adam`.
-    """
-
-    def __init__(self, groups: list[dict[str, Any]], *, decoupled: bool) -> None:
-        super().__init__(groups, {"betas": BETAS})
-        self._decoupled = decoupled
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """Update every parameter that has a gradient."""
-        for group in self.param_groups:
-            beta1, beta2 = group["betas"]
-            for parameter in group["params"]:
-                if parameter.grad is None:
-                    continue
-                state = self.state[parameter]
-                if not state:
-                    state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-                    state["clock"] = 0
-                state["clock"] += 1
-                value = _by_model(parameter, group["ratio"])
-                gradient = parameter.grad.view_as(value)
-                rate = _broadcast(group["lr"] * group["ratio"], value)
-                decay = _broadcast(group["weight_decay"], value)
-                if self._decoupled:
-                    value.mul_(1 - rate * decay)
-                else:
-                    gradient = torch.addcmul(gradient, value, decay)
-                mean, square = state["mean"].view_as(value), state["square"].view_as(value)
-                mean.lerp_(gradient, 1 - beta1)
-                square.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
-                change = mean / square.sqrt().div_((1 - beta2 ** state["clock"]) ** 0.5).add_(EPSILON)
-                value.sub_(change.mul_(rate / (1 - beta1 ** state["clock"])))
-
-
-def _by_model(parameter: Tensor, per_model: Tensor) -> Tensor:
-    return parameter.view(len(per_model), -1)
-
-
-def _broadcast(per_model: Tensor, value: Tensor) -> Tensor:
-    return per_model.view(-1, *[1] * (value.ndim - 1))
-
-
 class StackedTrainer(Trainer):
     """Trains the models of a stack together.
 
@@ -149,6 +100,9 @@ class StackedTrainer(Trainer):
         label); returns a figure per model of which larger is better.
     """
 
+    network: StackedNetwork
+    head: StackedHead
+
     def __init__(
         self,
         models: Sequence[StackedModel],
@@ -161,17 +115,16 @@ class StackedTrainer(Trainer):
         self.models = list(models)
         self.measure = measure
         self.valid_items = items if valid_items is None else valid_items
-        self.n_models = len(self.models)
+        self.n_models, self._n_items = len(self.models), len(items)
         self.figures: list[NDArray[np.float64]] = []
         self.best_epochs = np.full(self.n_models, -1)
         self._best_figures = np.full(self.n_models, -np.inf)
-        self._best_rows: list[Tensor] = []
+        self._best_states: dict[int, list[dict[str, Tensor]]] = {}  # by model: of its network and its head
         noise = [model.settings.augmentation.noise for model in self.models]
         first = self.models[0].settings
-        head = StackedHead([model.head for model in self.models], noise=noise, seed=first.seed)
         super().__init__(
             StackedNetwork([model.network for model in self.models]),
-            head,
+            StackedHead([model.head for model in self.models], noise=noise, seed=first.seed),
             StackedItems(items, self.n_models),
             stacked_annotations(annotations, self.n_models),
             replace(first, augmentation=Augmentation()),
@@ -179,87 +132,63 @@ class StackedTrainer(Trainer):
 
     def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
         """Batches of equal size for each model, in each model's own order."""
-        epoch = self.outcome.epochs_done
         shuffled = []
         for place, model in enumerate(self.models):
             s = model.settings
-            own = stream(s.seed, "shuffle", s.member, epoch)
+            own = stream(s.seed, "shuffle", s.member, self.outcome.epochs_done)
             order = epoch_order(len(model.index), s.batch_size, own, even=s.even_batches)
-            shuffled.append([place * self._size() + model.index[batch] for batch in order])
+            shuffled.append([place * self._n_items + model.index[batch] for batch in order])
         return [np.concatenate(parts) for parts in zip(*shuffled, strict=True)]
 
-    def _size(self) -> int:
-        return len(self.items) // self.n_models
+    def _multiply_adds_per_item(self) -> int:
+        """Of all models' forward passes for one item each."""
+        features = torch.zeros(2, *self.items.shape, device=self.device)
+        return self.n_models * multiply_adds(self.models[0].network, features) // 2
 
     def _make_optimizers(self) -> None:
-        super()._make_optimizers()
-        s, models = self.settings, self.models
-        rates = torch.tensor([model.settings.learning_rate for model in models])
-        annotator_rates = torch.tensor([model.settings.annotator_learning_rate for model in models])
-        decays = torch.tensor([model.settings.weight_decay for model in models])
-        no_decay = torch.full((len(models),), s.annotator_weight_decay)
-        self.optimizer = StackedAdam(
-            [
-                {"params": [*module.parameters()], "lr": 1.0, "base_lr": 1.0, "ratio": ratio, "weight_decay": decay}
-                for module, ratio, decay in (
-                    (self.network, rates, decays),
-                    (self.head, annotator_rates, no_decay),
-                )
-            ],
-            decoupled=s.optimizer == "adamw",
+        groups: dict[tuple[float, float], list[nn.Parameter]] = {}
+        for model in self.models:
+            s = model.settings
+            groups.setdefault((s.learning_rate, s.weight_decay), []).extend(model.network.parameters())
+            rates = (s.annotator_learning_rate, s.annotator_weight_decay)
+            groups.setdefault(rates, []).extend(model.head.parameters())
+        self.optimizer = make_optimizer(
+            self.settings.optimizer, [(parameters, *rates) for rates, parameters in groups.items()]
         )
+        self._trained = [parameter for parameters in groups.values() for parameter in parameters]
+        self.rows = RowAdam([], learning_rate=0.0)
 
     def _note(self, epoch: int, parts: dict[str, float], validation: float | None) -> None:
         super()._note(epoch, parts, validation)
+        self.network.write_back()
         if self.measure is None:
             return
-        figures = self.measure(self.log_class_probs(), self.confusions())
+        figures = self.measure(self.log_class_probs(), self.head.confusions())
         self.figures.append(figures)
         better = figures >= self._best_figures
         self._best_figures = np.where(better, figures, self._best_figures)
         self.best_epochs = np.where(better, epoch, self.best_epochs)
-        if self.settings.keep_best:
-            self._keep(torch.from_numpy(better))
+        for place in np.flatnonzero(better).tolist() if self.settings.keep_best else ():
+            self._best_states[place] = [
+                {name: tensor.clone() for name, tensor in module.state_dict().items()} for module in self._own(place)
+            ]
 
-    @torch.no_grad()
-    def _keep(self, better: Tensor) -> None:
-        """Copy the rows of the models that have just been best."""
-        tensors = [*self.network.state_dict().values(), *self.head.state_dict().values()]
-        if not self._best_rows:
-            self._best_rows = [tensor.clone() for tensor in tensors]
-            return
-        for best, tensor in zip(self._best_rows, tensors, strict=True):
-            rows, now = best.view(self.n_models, -1), tensor.view(self.n_models, -1)
-            rows.copy_(torch.where(better[:, None], now, rows))
+    def _own(self, place: int) -> tuple[nn.Module, nn.Module]:
+        return self.models[place].network, self.models[place].head
 
     @torch.no_grad()
     def log_class_probs(self) -> Tensor:
         """(model, n_items, true class) for the validation items."""
         self.network.eval()
-        everything = np.arange(len(self.valid_items))
-        (features,) = self.valid_items.batches([everything], None)
+        (features,) = self.valid_items.batches([np.arange(len(self.valid_items))], None)
         outputs = self.network(features.repeat(self.n_models, *[1] * (features.ndim - 1)))
         self.network.train()
-        return torch.log_softmax(outputs, dim=-1).view(self.n_models, len(everything), -1)
-
-    def confusions(self) -> Tensor:
-        """(model, annotator, true class, given label)."""
-        found = self.head.confusions()
-        assert found is not None
-        return found.view(self.n_models, -1, *found.shape[1:])
+        return torch.log_softmax(outputs, dim=-1).view(self.n_models, -1, outputs.shape[-1])
 
     def run(self) -> TrainingOutcome:
-        """Train, and give each network and head its weights, of its best epoch where that is asked for."""
+        """Train, and give each network and head the weights of its best epoch where that is asked for."""
         outcome = super().run()
-        if self.settings.keep_best and self._best_rows:
-            with torch.no_grad():
-                tensors = [*self.network.state_dict().values(), *self.head.state_dict().values()]
-                for tensor, best in zip(tensors, self._best_rows, strict=True):
-                    tensor.copy_(best)
-        assert isinstance(self.network, StackedNetwork)
-        assert isinstance(self.head, StackedHead)
-        self.network.write_back([model.network for model in self.models])
-        self.head.write_back([model.head for model in self.models])
-        for model in self.models:
-            model.network.eval()
+        for place, states in self._best_states.items():
+            for module, state in zip(self._own(place), states, strict=True):
+                module.load_state_dict(state)
         return outcome

@@ -1,0 +1,292 @@
+"""Crowd heads: what a method adds to a network during training. The training loop knows nothing else of a method.
+
+`CrowdHead` is the interface, `GeometricHead` that of GeoCrowdNet, `TargetHead` that of methods which fit the network to
+class probabilities of the training items.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from crowdprism.networks.annotator_layer import AnnotatorLayer, RowTable
+from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, soft_cross_entropy
+from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
+
+Loss = Literal["ccem", "joint"]
+Regularizer = Literal["F", "W"]
+RENEW_EVERY = 32  # steps between renewals of the Gram of all confusions, where a step updates only some
+
+
+@dataclass(eq=False)
+class EpochView:
+    """The state of training at the end of an epoch, computed only where asked for.
+
+    Attributes
+    ----------
+    epoch
+        Number of the epoch that ended, from 0.
+    item, annotator, label, weight
+        (annotation,) all training annotations: positions of items among the training items, annotator and label
+        codes, weights or None.
+    network
+        The network, whose weights a hook may read or, for methods that re-initialise it, write.
+    """
+
+    epoch: int
+    item: Tensor
+    annotator: Tensor
+    label: Tensor
+    weight: Tensor | None
+    network: nn.Module
+    evaluate: Callable[[], Tensor]
+
+    @cached_property
+    def log_class_probs(self) -> Tensor:
+        """(n_items, true class) predictions for all training items, in evaluation mode."""
+        return self.evaluate()
+
+
+class CrowdHead(nn.Module):
+    """Base of all crowd heads; see `crowdprism.classifiers.base` for how a method is made of one.
+
+    A subclass supplies `loss`, and may supply `penalties`, `confusions` and the hooks at the ends of epochs and
+    steps. State that hooks keep between epochs belongs in registered buffers, so that checkpoints carry it.
+    """
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        """Return the sum (not the mean) over the batch's annotations of their loss.
+
+        Parameters
+        ----------
+        log_class_probs
+            (batch, true class) log-softmax of the network's outputs.
+        """
+        raise NotImplementedError
+
+    def count(self, batch: Batch) -> float:
+        """Return the denominator that turns `loss` into a mean; by default the sum of annotation weights."""
+        return batch.count
+
+    def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        """Return named terms to be added to the mean loss, strength included.
+
+        The loop multiplies them by the ramp (0 during the warm start). It does not ask for them while the ramp is 0.
+        """
+        return {}
+
+    @property
+    def visited(self) -> NDArray[np.int64] | None:
+        """Positions of the items that training visits; None for all. Read once, before the first epoch."""
+        return None
+
+    def start_epoch(self, epoch: int) -> None:
+        """Called at the start of each epoch."""
+
+    def transform(self, batch: Batch, random: np.random.Generator) -> Batch:
+        """Change a batch before the network sees it, for methods that mix or expand items."""
+        return batch
+
+    def after_step(self, batch: Batch) -> None:
+        """Called after each step of the optimiser."""
+
+    def end_epoch(self, view: EpochView) -> None:
+        """Called at the end of each epoch; an EM-style method updates its targets and confusions here."""
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor | None:
+        """(annotator, true class, given label) with rows that sum to one, or None for methods without."""
+        return None
+
+    @cached_property
+    def tables(self) -> list[RowTable]:
+        """All row tables inside, in order."""
+        return [part for part in self.modules() if isinstance(part, RowTable)]
+
+    def forget(self) -> None:
+        """Let all row tables read afresh."""
+        for table in self.tables:
+            table.forget()
+
+
+class GeometricHead(CrowdHead):
+    """Coupled cross-entropy with log-volume terms over predictions ("F") or confusions ("W").
+
+    Parameters
+    ----------
+    layer
+        The annotators' confusions.
+    loss
+        `"ccem"` sums -log Σ_k f_k C[k, label] over annotations; `"joint"` multiplies an item's evidence first.
+    temper
+        The n annotations of an item count as n^temper independent ones in the joint loss.
+    regularizer, strength
+        Which volume is maximised, and its weight against the mean loss (per annotation for `"ccem"`, per annotated
+        item for `"joint"`).
+    shrinkage
+        Weight of the squared distance of an annotator's logits from the crowd's, in units of one annotation.
+    n_annotations
+        Number of training annotations, which `shrinkage` is divided by.
+    touch_rate
+        (annotator,) probability that a batch contains the annotator. Where only touched rows are updated, the volume
+        and shrinkage gradients of an annotator are divided by it, so that over an epoch they add up to those of the
+        full terms.
+    reference
+        Compute the volume as the authors' code does (see `reference_log_volume`), for comparison.
+    """
+
+    def __init__(
+        self,
+        layer: AnnotatorLayer,
+        *,
+        loss: Loss = "ccem",
+        temper: float = 1.0,
+        regularizer: Regularizer | None = None,
+        strength: float = 0.0,
+        shrinkage: float = 0.0,
+        n_annotations: int = 1,
+        touch_rate: Tensor | None = None,
+        reference: bool = False,
+    ) -> None:
+        super().__init__()
+        self.layer = layer
+        self.kind = loss
+        self.temper = temper
+        self.regularizer = regularizer if strength else None
+        self.strength = strength
+        self.shrinkage = shrinkage / max(n_annotations, 1)
+        self.reference = reference
+        self.n_skipped = 0
+        rate = torch.ones(layer.n_annotators) if touch_rate is None else touch_rate
+        self.touch_rate: Tensor
+        self.register_buffer("touch_rate", rate.float(), persistent=False)
+        self._renewed: tuple[Tensor, Tensor] | None = None  # volume of all confusions, and its gradient by their Gram
+        self._age = 0  # steps that have used it
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        columns = self.layer.log_columns(batch)
+        if self.kind == "ccem":
+            return coupled_cross_entropy(log_class_probs, columns, batch.item, batch.weight)
+        if batch.group is None or batch.group_row is None:
+            return joint_cross_entropy(log_class_probs, columns, batch.item, batch.weight, temper=self.temper)
+        return joint_cross_entropy(
+            log_class_probs.index_select(0, batch.group_row),
+            columns,
+            batch.group,
+            batch.evidence_weight,
+            temper=self.temper,
+            group_weight=batch.group_weight,
+        )
+
+    def count(self, batch: Batch) -> float:
+        """Annotations for the coupled loss, which is a mean per annotation; items for the joint one."""
+        return batch.count if self.kind == "ccem" else float(batch.n_labelled)
+
+    def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        terms: dict[str, Tensor] = {}
+        if self.regularizer == "F":
+            terms["volume"] = -self.strength * self._volume(prediction_gram(log_class_probs.exp()))
+        elif self.regularizer == "W":
+            terms["volume"] = -self.strength * self._confusion_volume(batch)
+        if self.shrinkage:
+            squares = self.layer.deviation(batch).square()
+            terms["shrinkage"] = 0.5 * self.shrinkage * self._over_all_rows(squares, batch)
+        return terms
+
+    def _volume(self, gram: Tensor) -> Tensor:
+        if not self.reference:
+            return log_volume(gram)
+        value, dropped = reference_log_volume(gram.float())
+        self.n_skipped += int(dropped)
+        return value
+
+    def _over_all_rows(self, term: Tensor, batch: Batch) -> Tensor:
+        """Sum (rows, ...) terms; those of touched rows are enlarged because they are not seen at each step."""
+        if not self.layer.table.touched_only:
+            return term.sum()
+        return (term.view(len(term), -1).sum(dim=1) / self.touch_rate.index_select(0, batch.touched)).sum()
+
+    def _confusion_volume(self, batch: Batch) -> Tensor:
+        """log det(Wᵀ W): exact where all rows are at hand, else with the gradient of the touched rows.
+
+        For touched rows the volume and its gradient S by the Gram are those of the last renewal. The quadratic
+        <S C_m, C_m> has the gradient 2 S C_m, which is that of log det by C_m; its own value is taken away again.
+        """
+        block = self.layer.block_log_confusions(batch).exp()
+        if not self.layer.table.touched_only:
+            return self._volume(confusion_gram(block))
+        value, slope = self._volume_of_all()
+        quadratic = self._over_all_rows(torch.matmul(slope, block) * block, batch)
+        return value + (quadratic - quadratic.detach())
+
+    def _volume_of_all(self) -> tuple[Tensor, Tensor]:
+        """Log volume of all confusions and its gradient by their Gram, renewed every few steps."""
+        if self._renewed is None or self._age >= RENEW_EVERY:
+            gram = self.layer.gram().requires_grad_()
+            with torch.enable_grad():
+                value = log_volume(gram)
+            (slope,) = torch.autograd.grad(value, gram)
+            self._renewed, self._age = (value.detach(), slope.to(self.touch_rate.dtype)), 0
+        self._age += 1
+        return self._renewed
+
+    def start_epoch(self, epoch: int) -> None:
+        """Renew the Gram with the first step, so that a resumed run takes the same steps."""
+        self._renewed = None
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        return self.layer.confusions()
+
+
+class TargetHead(CrowdHead):
+    """Cross-entropy against one row of class probabilities per item.
+
+    Two-stage methods set `targets` once; EM methods write new ones at the end of an epoch.
+
+    Parameters
+    ----------
+    targets
+        (n_items, n_classes), rows sum to one.
+    used
+        (n_items,) whether an item takes part in training at all; None for all.
+    confusions
+        (annotator, true class, given label) as known so far, or None.
+    """
+
+    def __init__(self, targets: Tensor, *, used: Tensor | None = None, confusions: Tensor | None = None) -> None:
+        super().__init__()
+        self.targets: Tensor
+        self.known_confusions: Tensor | None
+        self.register_buffer("targets", targets.float().clone())  # methods write into them
+        self.register_buffer("known_confusions", None if confusions is None else confusions.float().clone())
+        self.used = None if used is None else used.cpu().numpy()
+
+    @property
+    def visited(self) -> NDArray[np.int64] | None:
+        """Positions of the items that are trained on."""
+        return None if self.used is None else np.flatnonzero(self.used)
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        targets = self.targets.index_select(0, batch.index)
+        if batch.group_row is None or batch.group_weight is None:
+            return soft_cross_entropy(log_class_probs, targets)
+        # Mixup: every item stands twice, once in its own row and once in its partner's.
+        return soft_cross_entropy(
+            log_class_probs.index_select(0, batch.group_row), targets.repeat(2, 1), batch.group_weight
+        )
+
+    def count(self, batch: Batch) -> float:
+        """Items: the loss is a mean per item."""
+        return float(len(batch.index))
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor | None:
+        return self.known_confusions
