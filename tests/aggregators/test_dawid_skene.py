@@ -1,0 +1,233 @@
+"""Dawid-Skene against plain loops, its reductions, memory, and what it knows beforehand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from crowdprism.aggregators import make_aggregator
+from crowdprism.aggregators.expectation import cells_of
+from crowdprism.aggregators.moments import refine_by_em
+from crowdprism.annotations import Annotations
+from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.results import confusion
+
+N_ITEMS, N_ANNOTATORS, N_CLASSES = 30, 6, 3
+QUICK: dict[str, dict[str, Any]] = {"ebcc": {"n_subtypes": 2, "n_restarts": 2}, "mace": {"n_restarts": 2}}
+
+
+@pytest.fixture(params=[False, True], ids=["unweighted", "weighted"])
+def annotations(request: pytest.FixtureRequest) -> Annotations:
+    rng = np.random.default_rng(3)
+    item, annotator = np.repeat(np.arange(N_ITEMS), 4), rng.integers(0, N_ANNOTATORS, 4 * N_ITEMS)
+    truth = rng.integers(0, N_CLASSES, N_ITEMS)
+    label = np.where(rng.random(len(item)) < 0.65, truth[item], rng.integers(0, N_CLASSES, len(item)))
+    weight = rng.uniform(0.2, 2.0, len(item)) if request.param else None
+    names = {"classes": range(N_CLASSES), "item_names": range(N_ITEMS + 1), "annotator_names": range(N_ANNOTATORS + 1)}
+    return Annotations.from_triplets(item, annotator, label, weight=weight, **names)
+
+
+def rows_of(annotations: Annotations) -> list[tuple[int, int, int, float]]:
+    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
+    columns = (annotations.item, annotations.annotator, annotations.label, weight)
+    return [(int(i), int(m), int(c), float(w)) for i, m, c, w in zip(*columns, strict=True)]
+
+
+def votes_of(annotations: Annotations) -> list[list[float]]:
+    shares = [[0.0] * N_CLASSES for _ in range(annotations.n_items)]
+    for i, _, c, w in rows_of(annotations):
+        shares[i][c] += w
+    return [[v / sum(row) for v in row] if sum(row) else row for row in shares]
+
+
+def posterior(scores: list[float]) -> tuple[list[float], float]:
+    top = max(scores)
+    total = sum(math.exp(score - top) for score in scores)
+    return [math.exp(score - top) / total for score in scores], top + math.log(total)
+
+
+def labelled(annotations: Annotations) -> set[int]:
+    return {i for i, _, _, _ in rows_of(annotations)}
+
+
+@pytest.mark.parametrize("strength", [0.0, 4.0])
+def test_dawid_skene_equals_the_loops(annotations: Annotations, strength: float) -> None:
+    rows, shares = rows_of(annotations), votes_of(annotations)
+    pooled = [
+        [sum(w * shares[i][k] for i, _, c, w in rows if c == c2) for c2 in range(N_CLASSES)] for k in range(N_CLASSES)
+    ]
+    centre = [[value / sum(row) for value in row] for row in pooled]
+    q, known = shares, sorted(labelled(annotations))
+    for _ in range(7):
+        prior = [sum(q[i][k] for i in known) / len(known) for k in range(N_CLASSES)]
+        confusion = {}
+        for m in range(annotations.n_annotators):
+            for k in range(N_CLASSES):
+                counts = [strength * centre[k][c] for c in range(N_CLASSES)]
+                for i, m2, c, w in rows:
+                    if m2 == m:
+                        counts[c] += w * q[i][k]
+                total = sum(counts)
+                confusion[m, k] = [count / total if total else 1 / N_CLASSES for count in counts]
+        q, objective = [], 0.0
+        for i in range(annotations.n_items):
+            scores = [math.log(prior[k]) for k in range(N_CLASSES)]
+            for i2, m, c, w in rows:
+                if i2 == i:
+                    scores = [s + w * math.log(max(confusion[m, k][c], 1e-30)) for k, s in enumerate(scores)]
+            row, log_sum = posterior(scores)
+            q.append(row)
+            objective += log_sum
+        if strength:
+            objective += sum(
+                strength * centre[k][c] * math.log(confusion[m, k][c])
+                for m in range(annotations.n_annotators)
+                for k in range(N_CLASSES)
+                for c in range(N_CLASSES)
+            )
+    options = {"prior_strength": strength, "tolerance": 0.0}
+    result = make_aggregator("dawid-skene", max_iter=7, **options).fit(annotations).result_
+    assert result.history["objective"][-1] == pytest.approx(objective, rel=1e-9)
+    # the fit ends with an M step after its last recorded objective, so one more E step lies between the two
+    shorter = (
+        make_aggregator("dawid-skene", prior_strength=strength, max_iter=6, tolerance=0.0).fit(annotations).result_
+    )
+    np.testing.assert_allclose(shorter.class_probabilities, q, atol=1e-8)
+
+
+def made(name: str, **params: Any) -> Any:
+    return make_aggregator(name, **{**QUICK.get(name, {}), **params})
+
+
+def simulated(
+    confusions: np.ndarray, *, n_items: int = 400, per_item: int = 4, seed: int = 0
+) -> tuple[Annotations, np.ndarray]:
+    """Annotations drawn from given confusions, and the true classes."""
+    rng = np.random.default_rng(seed)
+    n_annotators, n_classes, _ = confusions.shape
+    truth = rng.integers(0, n_classes, n_items)
+    item = np.repeat(np.arange(n_items), per_item)
+    annotator = np.concatenate([rng.choice(n_annotators, per_item, replace=False) for _ in range(n_items)])
+    steps = confusions[annotator, truth[item]].cumsum(axis=1)
+    label = (rng.random(len(item))[:, None] > steps[:, :-1]).sum(axis=1)
+    return Annotations.from_triplets(item, annotator, label, classes=range(n_classes)), truth
+
+
+def mixed_crowd(n_annotators: int = 8, n_classes: int = 3, seed: int = 1) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    diagonal = rng.uniform(0.5, 0.9, (n_annotators, n_classes))
+    confusions = rng.dirichlet(np.ones(n_classes), (n_annotators, n_classes)) * (1 - diagonal)[:, :, None]
+    confusions[:, np.arange(n_classes), np.arange(n_classes)] += diagonal
+    return confusions
+
+
+def few_labels_each() -> Annotations:
+    """Annotators who use few of many labels."""
+    rng = np.random.default_rng(0)
+    item, annotator = np.repeat(np.arange(40), 4), rng.integers(0, 6, 160)
+    return Annotations.from_triplets(item, annotator, (item % 3) * 5 + rng.integers(0, 2, 160), classes=range(20))
+
+
+@pytest.mark.parametrize("name", ["dawid-skene", "fast-dawid-skene"])
+def test_with_one_label_per_item_dawid_skene_equals_majority_vote(name: str) -> None:
+    rng = np.random.default_rng(0)
+    crowd = Annotations.from_triplets(np.arange(200), rng.integers(0, 7, 200), rng.integers(0, 4, 200))
+    expected = made("majority-vote").fit(crowd).result_.class_probabilities
+    np.testing.assert_allclose(made(name).fit(crowd).result_.class_probabilities, expected, atol=1e-9)
+
+
+def test_an_adversary_is_used_and_not_ignored_by_dawid_skene() -> None:
+    good, adversary = np.array([[0.7, 0.3], [0.3, 0.7]]), np.array([[0.03, 0.97], [0.97, 0.03]])
+    crowd, truth = simulated(np.stack([good] * 4 + [adversary]), n_items=2000, per_item=5)
+    with_adversary = made("dawid-skene").fit(crowd).result_
+    without = made("dawid-skene").fit(crowd.drop_annotators([4])).result_
+
+    def accuracy(result: Any) -> float:
+        return float(np.mean(result.class_probabilities.argmax(axis=1) == truth))
+
+    assert with_adversary.confusions[4, 0, 1] > 0.9
+    assert accuracy(with_adversary) > accuracy(without) + 0.1
+
+
+def test_confusions_that_would_not_fit_are_left_out_and_accuracies_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd = few_labels_each()
+    full = made("dawid-skene").fit(crowd).result_
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * crowd.n_annotators * 20**2 - 1)  # tables by cell still fit
+    result = made("dawid-skene").fit(crowd).result_
+    assert result.confusions is None
+    assert result.warnings
+    np.testing.assert_allclose(result.skills, full.annotator_accuracy, atol=1e-9)
+
+
+def test_tables_that_would_not_fit_are_refused_and_one_coin_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    crowd, _ = simulated(mixed_crowd(), n_items=50)
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 100)
+    with pytest.raises(UnsuitableDataError, match="one-coin"):
+        made("dawid-skene").fit(crowd)
+
+
+def test_cells_that_do_not_occur_change_nothing() -> None:
+    """Annotators who use few of many labels: stored cells are few, and the fit equals that of full tables."""
+    crowd = few_labels_each()
+    cells = cells_of(crowd)
+    assert not cells.complete
+    result = made("dawid-skene", tolerance=0.0, max_iter=5).fit(crowd).result_
+    gain = np.diff(result.history["objective"])
+    assert (gain >= -1e-9).all()
+    np.testing.assert_allclose(result.confusions.sum(axis=2), 1.0)
+    no_prior = np.zeros((20, 20))
+    again = refine_by_em(crowd, result.confusions, result.class_prior, pseudo_counts=no_prior, max_iter=0)
+    assert np.isfinite(again.class_probabilities).all()
+
+
+def test_partial_fit_takes_new_items_annotators_and_classes() -> None:
+    model = made("dawid-skene").fit(Annotations.from_triplets([1, 1, 2], ["a", "b", "a"], ["x", "x", "y"]))
+    model.partial_fit(Annotations.from_triplets([2, 3, 3], ["c", "c", "a"], ["y", "z", "z"]))
+    assert model.result_.items.tolist() == [1, 2, 3]
+    assert model.result_.labels().tolist() == ["x", "y", "z"]
+
+
+def test_partial_fit_needs_fewer_iterations_than_a_refit() -> None:
+    crowd, _ = simulated(mixed_crowd(), n_items=500)
+    few = crowd.n_annotations // 100
+    keep = np.arange(crowd.n_annotations) >= few
+    model = made("dawid-skene", tolerance=1e-8).fit(crowd.select(keep)).partial_fit(crowd.select(~keep))
+    anew = made("dawid-skene", tolerance=1e-8).fit(crowd)
+    assert len(model.result_.history["objective"]) < len(anew.result_.history["objective"])
+
+
+def test_initial_confusions_decide_between_mirror_images() -> None:
+    crowd = Annotations.from_dense([[0, 1], [1, 0]] * 20, annotator_names=["ann", "bob"])
+    liar = {"ann": [[0.1, 0.9], [0.9, 0.1]], "bob": [[0.9, 0.1], [0.1, 0.9]]}
+    result = made("dawid-skene", initial_confusions=liar, prior_strength=0.0).fit(crowd).result_
+    assert result.labels().tolist() == [1, 0] * 20
+    as_array = np.array([liar["ann"], liar["bob"]])
+    same = made("dawid-skene", initial_confusions=as_array, prior_strength=0.0).fit(crowd).result_
+    np.testing.assert_array_equal(same.class_probabilities, result.class_probabilities)
+
+
+def test_initial_confusions_with_rows_that_do_not_sum_to_one_are_refused() -> None:
+    crowd = Annotations.from_dense([[0, 1], [1, 0]])
+    with pytest.raises(InvalidParameterError, match="sum to one"):
+        made("dawid-skene", initial_confusions=np.ones((2, 2, 2))).fit(crowd)
+    with pytest.raises(InvalidParameterError, match="None of the names"):
+        made("dawid-skene", initial_confusions={"zoe": np.eye(2)}).fit(crowd)
+
+
+def test_a_returning_annotator_is_known_from_the_past() -> None:
+    confusions = np.stack([np.array([[0.95, 0.05], [0.05, 0.95]])] * 3 + [np.array([[0.1, 0.9], [0.9, 0.1]])])
+    crowd, _ = simulated(confusions, n_items=300, per_item=4)
+    past = made("dawid-skene").fit(crowd).result_
+    today = Annotations.from_triplets(["i", "j"], [3, 3], [0, 1], classes=[0, 1])
+    assert made("dawid-skene").fit(today).result_.labels().tolist() == [0, 1]
+    assert made("dawid-skene", past_result=past).fit(today).result_.labels().tolist() == [1, 0]
+
+
+def test_a_past_result_without_counts_is_refused() -> None:
+    crowd, _ = simulated(mixed_crowd(), n_items=30)
+    past = made("glad").fit(crowd).result_
+    with pytest.raises(InvalidParameterError, match="no counts"):
+        made("dawid-skene", past_result=past).fit(crowd)
