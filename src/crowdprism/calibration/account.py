@@ -24,6 +24,7 @@ SHRINKAGE = 2.0  # labels' worth of pull towards the crowd's mean accuracy
 LEVEL = 0.9
 N_HALVINGS = 30  # of the range in which a quantile is searched
 ROWS_AT_ONCE = 2**14  # annotators whose quantiles are searched together
+N_ADVISED = 40  # answers of an audit by default; what so many would tell is stated with every account
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,19 +69,17 @@ def make_account(
     forecast = make_forecast(annotations, labels, reference, family=family, gold=gold)
     confidence = np.where(known, known_right, average_over_u(forecast.scores, forecast.weights))
     counted = (annotations.labels_per_item > 0) & ~known
+    scores, n_known, n_right = forecast.scores[counted], int(known.sum()), int(known_right.sum())
+    n_more = min(N_ADVISED, len(scores))
     people, interval = annotator_accuracy(annotations, labels, forecast, reference, gold=gold, level=annotator_level)
     return Account(
         confidence=confidence,
-        expected_accuracy=expected_share(
-            forecast.scores[counted],
-            forecast.weights,
-            n_known=int(known.sum()),
-            n_right=int(known_right.sum()),
-            level=level,
-        ),
+        expected_accuracy=expected_share(scores, forecast.weights, n_known=n_known, n_right=n_right, level=level),
         annotator_accuracy=people,
         annotator_interval=interval,
-        n_gold=int(known.sum()),
+        n_gold=n_known,
+        n_more=n_more,
+        half_width_after=half_width_after(scores, forecast.weights, n_more, n_known=n_known, level=level),
     )
 
 
@@ -130,6 +129,28 @@ def expected_share(
         min(value + float(np.hypot(high - value, luck)), 1.0),
         level,
     )
+
+
+def half_width_after(
+    scores: FloatArray, weights: FloatArray, n_answers: int, *, n_known: int = 0, level: float = LEVEL
+) -> float:
+    """Half the width that `expected_share` will have after so many more answers on random items, on average over u."""
+    if not len(scores):
+        return 0.0
+    share = np.bincount(_cell(scores), minlength=len(SCORES)) / len(scores)
+    odds = SCORES[:, None] + U
+    log_right, log_wrong = -np.logaddexp(0.0, -odds), -np.logaddexp(0.0, odds)
+    n_open, n = len(scores) - n_answers, len(scores) + n_known
+    by_u, tail = share @ expit(odds), (1 - level) / 2
+    widths = []
+    for u in _nodes(weights)[0]:
+        right = share * expit(SCORES + u)
+        log_weight = np.log(weights) + n_answers * (right @ log_right + (share - right) @ log_wrong)
+        after = np.exp(log_weight - log_weight.max())
+        low, high = _quantiles(by_u, after / after.sum(), (tail, 1 - tail))
+        luck = NormalDist().inv_cdf(1 - tail) * np.sqrt(right.sum() * (1 - right.sum()) * n_open) / n
+        widths.append(np.hypot((high - low) / 2 * n_open / n, luck))
+    return float(np.mean(widths))
 
 
 def _cell(scores: FloatArray) -> NDArray[np.int64]:

@@ -22,7 +22,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
-from scipy.stats import t as student
 
 Family = Literal["labels", "features", "single"]
 FloatArray = NDArray[np.float64]
@@ -50,7 +49,7 @@ class OutsideView:
 
     def prior(self) -> FloatArray:
         """(len(U),) probability of each u before any gold answer."""
-        weights = student.pdf(U / self.spread, FREEDOM)
+        weights = (1 + np.square(U / self.spread) / FREEDOM) ** (-(FREEDOM + 1) / 2)  # Student's t
         return np.asarray(weights / weights.sum())
 
     def posterior(self, scores: FloatArray, right: NDArray[np.bool_]) -> FloatArray:

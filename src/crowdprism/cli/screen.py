@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import time
@@ -13,8 +14,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 BAD_INPUT = 2
+INCOMPLETE = 3
 INTERRUPTED = 130  # the convention of shells: 128 plus the number of the signal
 NOTHING_KEPT = "nothing was written. Run the same command to start again."
+ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968", "646")
 MIN_NAME_WIDTH = 18  # names up to this length are never cut
 _quiet = False
 _verbose = False
@@ -33,6 +36,15 @@ def set_verbose(verbose: bool) -> None:
     """Print the time since the start before each remark, and the traceback of errors."""
     global _verbose
     _verbose = verbose
+
+
+def make_output_printable() -> None:
+    """Let any name be printed: UTF-8 into pipes that are set to ASCII, escapes where a terminal cannot show a character."""
+    for stream in (sys.stdout, sys.stderr):
+        if not isinstance(stream, io.TextIOWrapper):
+            continue
+        ascii_pipe = stream.encoding.lower() in ASCII and not stream.isatty()
+        stream.reconfigure(encoding="utf-8" if ascii_pipe else None, errors="backslashreplace")
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -115,6 +127,11 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in listed:
         table.add_row(*(Text(format_cell(cell)) for cell in row))
     console().print(table)
+
+
+def print_text(text: str) -> None:
+    """Print a sentence on standard output, as it is."""
+    console().print(text, markup=False)
 
 
 def print_records(title: str, records: Sequence[Mapping[str, Any]]) -> None:

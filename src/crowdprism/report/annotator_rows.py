@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.notebook import display_name
 from crowdprism.diagnostics.agreement import AgreementReport
-from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, annotator_report, copying
+from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, CopyingSuspicion, annotator_report, copying
 from crowdprism.report.report_records import AnnotatorRow, AnnotatorTable, Confusion, CrowdConfusion
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import mean_confusion
@@ -26,6 +26,7 @@ FEW_LABELS = 10  # with fewer, an accuracy says little
 MOST_EVIDENCE = 50_000_000  # annotations times classes held in memory to judge each without itself: 0.4 GB
 MOST_PAIR_CELLS = 500_000_000  # pairs of labels on one item times classes squared, compared to find copying
 MOST_PAIR_CLASSES = 40  # beyond, one block of pairs would take gigabytes
+NEARLY_EQUAL = 0.9  # of the answers of a pair that may be one voice
 CLEAR_Z, MUCH_OVERUSE = 4.0, 0.1
 FEW = "few labels"
 CARELESS, ADVERSE = "no better than guessing", "answers against the truth"
@@ -37,44 +38,30 @@ KINDS = {"careless": CARELESS, "adverse": ADVERSE}
 
 @dataclass(frozen=True)
 class Judged:
-    """Accuracy of each annotator with its interval, remarks, and notes on what could not be judged.
+    """Remarks on each annotator, groups who may be one voice (by position), and notes on what could not be judged."""
 
-    All arrays are (n_annotators,); None if the method does not provide them.
-    """
-
-    accuracy: NDArray[Any] | None
-    low: NDArray[Any] | None
-    high: NDArray[Any] | None
     remarks: list[tuple[str, ...]]
-    by_others: bool
+    copies: tuple[tuple[int, ...], ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def judge(result: FitResult, annotations: Annotations | None) -> Judged:
-    """Judge annotators by the others if the annotations are given, else by what the method learned."""
+    """Judge annotators by the others if the annotations are given, else by the number of their labels alone."""
     if annotations is None or not annotations.n_annotations:
-        return judged_by_method(result)
+        return Judged(remarks_by_number(result))
     if annotations.n_annotations * result.n_classes > MOST_EVIDENCE:
-        note = f"With {annotations.n_annotations:,} annotations, accuracies are those of the method, not of the others."
-        return replace(judged_by_method(result), notes=(note,))
+        note = f"With {annotations.n_annotations:,} annotations, annotators were not compared with each other."
+        return Judged(remarks_by_number(result), notes=(note,))
     report = annotator_report(result, annotations)
     remarks = [remarks_on(report, place) for place in range(result.n_annotators)]
-    notes = mark_copying(annotations, remarks)
-    known = report.n_labels > 0
-    accuracy, low, high = (
-        np.where(known, values, np.nan) for values in (report.quality, report.quality_low, report.quality_high)
-    )
-    return Judged(accuracy, low, high, remarks, True, notes)
+    return mark_copying(annotations, remarks)
 
 
-def judged_by_method(result: FitResult) -> Judged:
-    """The accuracy that the method learned, with its interval where the method has a posterior."""
-    interval = result.annotator_accuracy_interval()
-    low, high = (None, None) if interval is None else (interval[:, 0], interval[:, 1])
+def remarks_by_number(result: FitResult) -> list[tuple[str, ...]]:
+    """A remark on annotators with few labels."""
     n_labels = result.labels_per_annotator
     few = np.zeros(result.n_annotators, dtype=bool) if n_labels is None else n_labels < FEW_LABELS
-    remarks: list[tuple[str, ...]] = [(FEW,) if one else () for one in few]
-    return Judged(result.annotator_accuracy, low, high, remarks, False)
+    return [(FEW,) if one else () for one in few]
 
 
 def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
@@ -93,18 +80,32 @@ def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
     return tuple(found)
 
 
-def mark_copying(annotations: Annotations, remarks: list[tuple[str, ...]]) -> tuple[str, ...]:
-    """Add a remark to annotators who agree with another beyond what their confusions explain; returns notes."""
+def mark_copying(annotations: Annotations, remarks: list[tuple[str, ...]]) -> Judged:
+    """Add a remark to annotators who agree with another beyond what their confusions explain; find groups of them."""
     n_pairs = int((annotations.labels_per_item * (annotations.labels_per_item - 1) // 2).sum())
     n_classes = annotations.n_classes
     if n_pairs * n_classes**2 > MOST_PAIR_CELLS or n_classes > MOST_PAIR_CLASSES:
-        return (f"Copying was not checked: {n_pairs:,} pairs of labels of {n_classes} classes are too many.",)
+        note = f"Copying was not checked: {n_pairs:,} pairs of labels of {n_classes} classes are too many."
+        return Judged(remarks, notes=(note,))
     found = copying(annotations)
     for first, second in zip(found.first.tolist(), found.second.tolist(), strict=True):
         for one, other in ((first, second), (second, first)):
             if not any(remark.startswith(COPIES) for remark in remarks[one]):
                 remarks[one] = (*remarks[one], f"{COPIES} {display_name(annotations.annotators[other])}")
-    return ()
+    return Judged(remarks, copy_groups(found, annotations.n_annotators))
+
+
+def copy_groups(found: CopyingSuspicion, n_annotators: int) -> tuple[tuple[int, ...], ...]:
+    """Annotators connected by pairs with nearly equal answers, the largest group first."""
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
+    near = found.agreements >= NEARLY_EQUAL * found.common
+    pairs = (found.first[near], found.second[near])
+    joined = csr_array((np.ones(len(pairs[0])), pairs), shape=(n_annotators, n_annotators))
+    _, part = connected_components(joined, directed=False)
+    groups = (tuple(np.flatnonzero(part == one).tolist()) for one in np.unique(part[np.concatenate(pairs)]))
+    return tuple(sorted(groups, key=len, reverse=True))
 
 
 def build_annotators(
@@ -114,21 +115,22 @@ def build_annotators(
     n_labels = labels_per_annotator(result, annotations)
     order = np.argsort(-n_labels if n_labels is not None else np.zeros(result.n_annotators), kind="stable")[:MOST_ROWS]
     agreeing = None if agreement is None else agreement.annotators.raw
-    fitted = result.annotator_accuracy
+    interval = result.annotator_accuracy_interval()
+    low, high = (None, None) if interval is None else interval.T
     rows = tuple(
         AnnotatorRow(
             name=display_name(result.annotators[place]),
             n_labels=None if n_labels is None else int(n_labels[place]),
-            accuracy=figure(judged.accuracy, place),
-            low=figure(judged.low, place),
-            high=figure(judged.high, place),
-            fitted=figure(fitted, place),
+            accuracy=figure(result.annotator_accuracy, place),
+            low=None if n_labels is not None and not n_labels[place] else figure(low, place),
+            high=None if n_labels is not None and not n_labels[place] else figure(high, place),
             skill=figure(result.skills, place),
             agreement=figure(agreeing, place),
             remarks=judged.remarks[place],
         )
         for place in order.tolist()
     )
+    copied = np.array([place for group in judged.copies for place in group], dtype=np.int64)
     matrices, confusions, note = packed_confusions(result, order)
     notes = [note, *judged.notes]
     if len(rows) < result.n_annotators:
@@ -139,7 +141,9 @@ def build_annotators(
         matrices=matrices,
         confusions=confusions,
         remark_counts=remark_counts(rows),
-        by_others=judged.by_others,
+        by_account=result.account is not None,
+        copies=tuple(tuple(display_name(result.annotators[place]) for place in group) for group in judged.copies),
+        copied_share=0.0 if n_labels is None else float(n_labels[copied].sum() / max(n_labels.sum(), 1)),
         note=" ".join(filter(None, notes)),
     )
 

@@ -70,7 +70,8 @@ def draw(spec: Spec, *, description: str) -> str:
 def draw_all(content: ReportContent) -> dict[str, str]:
     """Every chart that the content allows, by its name in the page."""
     charts: dict[str, str] = {}
-    charts["certainty"] = certainty_chart(content.certainty)
+    if content.certainty:
+        charts["certainty"] = certainty_chart(content.certainty)
     if len(content.class_rows) <= 30:
         charts["classes"] = class_chart(content.class_rows)
     if any(row.accuracy is not None and row.n_labels for row in content.annotators.rows):
@@ -93,14 +94,14 @@ def number(field: str, title: str | None = None, *, scale: Spec | None = None, *
 
 
 def certainty_chart(counts: tuple[int, ...]) -> str:
-    """Number of items by the probability of their label."""
+    """Number of items by the confidence of their label."""
     width = 1 / len(counts)
     rows = [{"from": place * width, "to": (place + 1) * width, "n": n} for place, n in enumerate(counts)]
     sure = sum(count for place, count in enumerate(counts) if (place + 1) * width > 0.9 + 1e-9)
     x = {
         "field": "from",
         "bin": {"binned": True, "step": width},
-        "axis": {"title": "probability of the label", "format": PERCENT, "grid": False, "tickCount": 5},
+        "axis": {"title": "confidence of the label", "format": PERCENT, "grid": False, "tickCount": 5},
         "scale": {"domain": [0, 1]},
     }
     return draw(
@@ -109,7 +110,7 @@ def certainty_chart(counts: tuple[int, ...]) -> str:
             "mark": {"type": "bar", "color": LIGHT.right, "binSpacing": 1},
             "encoding": {"x": x, "x2": {"field": "to"}, "y": number("n", "items", tickCount=4)},
         },
-        description=f"Histogram of label probabilities: {sure} of {sum(counts)} items are above 90%.",
+        description=f"Histogram of the confidence of labels: {sure} of {sum(counts)} items are above 90%.",
     )
 
 
@@ -193,7 +194,7 @@ def reliability_chart(bins: Reliability) -> str:
     rows = [{"probability": probability, "accuracy": accuracy, "n": n} for probability, accuracy, n in points]
     ticks: Spec = {"scale": {"domain": [0, 1]}, "format": PERCENT, "tickCount": 5}
     place = {
-        "x": number("probability", "probability of the label", **ticks),
+        "x": number("probability", "the model's probability", **ticks),
         "y": number("accuracy", "share right", **ticks),
     }
     diagonal = {"x": number("p", "probability of the label", **ticks), "y": number("p", "share right", **ticks)}

@@ -20,7 +20,7 @@ from crowdprism.diagnostics.co_labelling import CoLabellingGraph
 from crowdprism.diagnostics.findings import Finding
 from crowdprism.diagnostics.label_evidence import matching
 from crowdprism.errors import CrowdprismWarning
-from crowdprism.report.annotator_rows import Judged, build_annotators, crowd_confusion, judge
+from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge
 from crowdprism.report.report_records import (
     Agreement,
     Appendix,
@@ -34,7 +34,7 @@ from crowdprism.report.report_records import (
     ReportContent,
     ReportOptions,
 )
-from crowdprism.report.review_items import build_review
+from crowdprism.report.review_items import UNCERTAIN, build_review
 from crowdprism.report.verdict import build_verdict, examined, labelled
 from crowdprism.results import FitResult
 
@@ -68,6 +68,7 @@ def build_content(
     """
     options = options or ReportOptions()
     annotations = None if annotations is None else matching(result, annotations)
+    result = with_account(result, annotations)
     agreed = measured_agreement(annotations)
     judged = judge(result, annotations)
     table = build_annotators(result, annotations, judged, agreed)
@@ -77,8 +78,8 @@ def build_content(
         sizes=sizes(result, annotations),
         classes=tuple(display_name(name) for name in result.classes),
         verdict=build_verdict(result, annotations, agreed, table, checks),
-        figures=first_figures(result, annotations, judged),
-        certainty=certainty(labelled(result, annotations)),
+        figures=first_figures(result, annotations),
+        certainty=certainty(result, labelled(result, annotations)),
         chance=float(np.max(class_prior_of(result))) if result.n_items else 0.0,
         class_rows=class_rows(result, annotations),
         annotators=table,
@@ -92,6 +93,16 @@ def build_content(
         comparison=comparison_table(options.comparison, options.comparison_note),
         appendix=appendix(result, options.command),
     )
+
+
+def with_account(result: FitResult, annotations: Annotations | None) -> FitResult:
+    """The result with an account by these annotations, where it has none or they have other gold."""
+    if annotations is None:
+        return result
+    n_gold = 0 if annotations.gold is None else int(annotations.gold.count())
+    if result.account is not None and result.account.n_gold == n_gold:
+        return result
+    return replace(result, annotations=annotations, saved_account=None)
 
 
 def identifiability_checks(
@@ -124,14 +135,21 @@ def sizes(result: FitResult, annotations: Annotations | None) -> str:
     return f"{begin}{result.n_items:,} items by {result.n_annotators:,} annotators, {result.n_classes:,} classes"
 
 
-def first_figures(result: FitResult, annotations: Annotations | None, judged: Judged) -> tuple[Figure, ...]:
+def first_figures(result: FitResult, annotations: Annotations | None) -> tuple[Figure, ...]:
     """The numbers to look at first."""
-    top = labelled(result, annotations).max(axis=1)
     found = []
-    if len(top):
-        found.append(Figure("labels expected to be right", f"{top.mean():.1%}", "according to the method"))
-        found.append(Figure("items below 90%", f"{int((top < 0.9).sum()):,}", f"of {len(top):,}"))
-    known = np.empty(0) if judged.accuracy is None else judged.accuracy[np.isfinite(judged.accuracy)]
+    if result.account is not None and result.n_items:
+        expected = result.account.expected_accuracy
+        source = f"{result.account.n_gold:,} gold answers" if result.account.n_gold else "what other crowds reached"
+        remark = f"{expected.low:.0%} to {expected.high:.0%}, by {source}"
+        found.append(Figure("labels expected to be right", f"{expected.value:.0%}", remark))
+        confidence = result.account.confidence[labelled(result, annotations)]
+        doubtful = int((confidence < UNCERTAIN).sum())
+        found.append(
+            Figure(f"items with a confidence below {UNCERTAIN:.0%}", f"{doubtful:,}", f"of {len(confidence):,}")
+        )
+    accuracy = result.annotator_accuracy
+    known = np.empty(0) if accuracy is None else accuracy[np.isfinite(accuracy)]
     if len(known):
         low, middle, high = np.quantile(known, [0, 0.5, 1])
         found.append(Figure("median annotator accuracy", f"{middle:.0%}", f"from {low:.0%} to {high:.0%}"))
@@ -152,10 +170,11 @@ def first_figures(result: FitResult, annotations: Annotations | None, judged: Ju
     return tuple(found)
 
 
-def certainty(class_probabilities: NDArray[Any]) -> tuple[int, ...]:
-    """Number of items by the probability of their label, in equal bins."""
-    top = class_probabilities.max(axis=1)
-    place = np.minimum((top * N_CERTAINTY_BINS).astype(int), N_CERTAINTY_BINS - 1)
+def certainty(result: FitResult, shown: NDArray[Any]) -> tuple[int, ...]:
+    """Number of items by the confidence of their label, in equal bins; empty if it is unknown."""
+    if result.confidence is None:
+        return ()
+    place = np.minimum((result.confidence[shown] * N_CERTAINTY_BINS).astype(int), N_CERTAINTY_BINS - 1)
     return tuple(np.bincount(place, minlength=N_CERTAINTY_BINS).tolist())
 
 
@@ -187,13 +206,13 @@ def curves(result: FitResult) -> tuple[Curve, ...]:
 
 
 def reliability(result: FitResult, annotations: Annotations | None) -> Reliability | None:
-    """How often labels of each probability are right, if enough gold is known."""
+    """How often labels of each of the model's probabilities are right, if enough gold is known."""
     if annotations is None or annotations.gold is None:
         return None
     gold = annotations.gold[annotations.labels_per_item > 0]
     if gold.count() < LEAST_GOLD:
         return None
-    measured = calibration(labelled(result, annotations), gold)
+    measured = calibration(result.class_probabilities[labelled(result, annotations)], gold)
     full = np.flatnonzero(measured.curve.count)
     return Reliability(
         probability=measured.curve.confidence[full].tolist(),

@@ -75,7 +75,7 @@ def table_data(content: ReportContent) -> Mapping[str, Any]:
         "classes": content.classes,
         "annotators": annotator_data(content.annotators),
         "items": [
-            [row.item, row.label, thousandths(row.probability), row.second, row.given, list(row.reasons)]
+            [row.item, row.label, thousandths(row.confidence), row.second, row.given, list(row.reasons)]
             for row in content.review.rows
         ],
     }
@@ -90,7 +90,6 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
                 row.n_labels,
                 *map(thousandths, (row.accuracy, row.low, row.high, row.skill, row.agreement)),
                 list(row.remarks),
-                thousandths(row.fitted),
             ]
             for row in table.rows
         ],

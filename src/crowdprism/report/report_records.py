@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from crowdprism.diagnostics.findings import Finding, Severity
 
@@ -36,10 +36,14 @@ class ReportOptions:
     made: datetime | None = None
 
 
+Level = Literal["confirmed", "unconfirmed", "unreliable"]  # by gold; consistent at best; do not rely on the labels
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """Can the labels be trusted? The highest severity found, what was checked, and all findings."""
+    """Can the labels be trusted? The level, the highest severity found, what was checked, and all findings."""
 
+    level: Level
     severity: Severity
     headline: str
     scope: str
@@ -67,14 +71,13 @@ class ClassRow:
 
 @dataclass(frozen=True)
 class AnnotatorRow:
-    """One annotator: accuracy with interval, and as fitted by the method. Unknown numbers are None."""
+    """One annotator: accuracy with its interval. Unknown numbers are None."""
 
     name: str
     n_labels: int | None
     accuracy: float | None
     low: float | None
     high: float | None
-    fitted: float | None
     skill: float | None
     agreement: float | None
     remarks: tuple[str, ...]
@@ -102,7 +105,9 @@ class AnnotatorTable:
     matrices: tuple[Sequence[Sequence[int]] | None, ...]
     confusions: tuple[Sequence[Confusion] | None, ...]
     remark_counts: tuple[tuple[str, int], ...]  # the most common remarks, and the number of rows with them
-    by_others: bool  # whether accuracies are judged by the other annotators, or are those of the method
+    by_account: bool  # whether accuracies are those of the result's account, or of the method
+    copies: tuple[tuple[str, ...], ...]  # groups who agree with each other beyond what skill explains
+    copied_share: float  # share of all labels that these groups gave
     note: str
 
 
@@ -120,7 +125,7 @@ class ReviewRow:
 
     item: str
     label: str
-    probability: float
+    confidence: float | None
     second: str
     given: str
     reasons: tuple[str, ...]
@@ -215,7 +220,7 @@ class ReportContent:
     classes: tuple[str, ...]
     verdict: Verdict
     figures: tuple[Figure, ...]
-    certainty: tuple[int, ...]  # items by probability of their label, in equal bins from 0 to 1
+    certainty: tuple[int, ...]  # items by confidence of their label, in equal bins from 0 to 1; empty if unknown
     chance: float  # accuracy of always naming the most frequent class
     class_rows: tuple[ClassRow, ...]
     annotators: AnnotatorTable

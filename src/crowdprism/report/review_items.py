@@ -13,7 +13,8 @@ from crowdprism.report.report_records import Review, ReviewRow
 from crowdprism.results import FitResult
 
 MOST_ITEMS = 200
-UNCERTAIN = 0.75  # below this, one label in four or more is expected to be wrong
+UNCERTAIN = 0.75  # a confidence below this expects one label in four or more to be wrong
+UNDECIDED = 0.75  # the model's probability of a label below this
 MUCH_HARDER = 0.5  # half of an item's labels are wrong beyond what the accuracy of its annotators explains
 WRONG_GOLD, HARD = "the gold label may be wrong", "annotators who are usually right disagree on it"
 MOST_GIVEN = 6
@@ -35,7 +36,7 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
     ordered = np.sort(result.class_probabilities, axis=1)
     top = ordered[:, -1]
     second = ordered[:, -2] if result.n_classes > 1 else np.zeros(result.n_items)
-    close = (top < UNCERTAIN) & (second > top / 2)
+    close = (top < UNDECIDED) & (second > top / 2)
     masks: dict[str, Mask] = {}
     if annotations is not None:
         best = np.argmax(result.class_probabilities, axis=1)
@@ -48,7 +49,7 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
         votes = vote_table(annotations)
         masks["the label has fewer votes than another"] = votes[np.arange(len(best)), best] < votes.max(axis=1)
     masks["two classes are nearly as likely"] = close
-    masks["no class is likely"] = (top < UNCERTAIN) & ~close
+    masks["no class is likely"] = (top < UNDECIDED) & ~close
     if annotations is None:
         return masks
     # Items without labels have nothing to review; the overview counts them.
@@ -56,12 +57,13 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
 
 
 def build_review(result: FitResult, annotations: Annotations | None) -> Review:
-    """Items with a reason for review: those with doubtful gold first, then the least certain labels."""
+    """Items with a reason for review: those with doubtful gold first, then those of least confidence."""
     masks = review_reasons(result, annotations)
     suspect = np.flatnonzero(np.any(list(masks.values()), axis=0))
     top = result.class_probabilities.max(axis=1)
+    doubt = top if result.confidence is None else result.confidence
     by_gold = sum((mask for reason, mask in masks.items() if "gold" in reason), np.zeros(len(top), dtype=bool))
-    order = suspect[np.lexsort((top[suspect], ~by_gold[suspect]))][:MOST_ITEMS]
+    order = suspect[np.lexsort((top[suspect], doubt[suspect], ~by_gold[suspect]))][:MOST_ITEMS]
     rows = tuple(review_row(result, annotations, int(place), masks) for place in order)
     note = "" if len(rows) == len(suspect) else f"The table lists the {len(rows)} most doubtful."
     return Review(rows, len(suspect), note)
@@ -72,12 +74,12 @@ def review_row(result: FitResult, annotations: Annotations | None, place: int, m
     probabilities = result.class_probabilities[place]
     order = np.argsort(-probabilities, kind="stable")
     second = ""
-    if result.n_classes > 1 and probabilities[order[1]] >= 0.005:  # less would show as 0 %
-        second = f"{display_name(result.classes[order[1]])} {probabilities[order[1]]:.0%}"
+    if result.n_classes > 1 and probabilities[order[1]] >= 0.005:  # less is no choice
+        second = display_name(result.classes[order[1]])
     return ReviewRow(
         item=display_name(result.items[place]),
         label=display_name(result.classes[order[0]]),
-        probability=float(probabilities[order[0]]),
+        confidence=None if result.confidence is None else float(result.confidence[place]),
         second=second,
         given="" if annotations is None else given_labels(annotations, place),
         reasons=tuple(reason for reason, mask in masks.items() if mask[place]),

@@ -1,4 +1,4 @@
-"""Can the labels be trusted? Findings, and the verdict of the most serious one."""
+"""Can the labels be trusted? Findings, and a verdict of three levels: confirmed by gold, unconfirmed, unreliable."""
 
 from __future__ import annotations
 
@@ -12,27 +12,22 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.notebook import visible
 from crowdprism.diagnostics.agreement import AgreementReport
-from crowdprism.diagnostics.co_labelling import CoLabellingGraph
+from crowdprism.diagnostics.co_labelling import CoLabellingGraph, coverage
 from crowdprism.diagnostics.findings import SEVERITIES, Finding, Severity, worst
 from crowdprism.diagnostics.identifiability import examine
-from crowdprism.report.annotator_rows import ADVERSE, CARELESS, COPIES, FEW_LABELS
-from crowdprism.report.report_records import AnnotatorTable, Verdict
+from crowdprism.report.annotator_rows import ADVERSE, CARELESS, FEW_LABELS
+from crowdprism.report.report_records import AnnotatorTable, Level, Verdict
 from crowdprism.results import FitResult
 
 DECISIVE = ("class order", "rank of confusions", "rank of class probabilities")  # if they fail, labels mean nothing
 WORST_CASE = ("error bound", "conditions of Theorem 1")  # hardly ever met, so no reason for distrust
-HEADLINES: dict[Severity, str] = {
-    "good": "No problems found",
-    "note": "No problems found",
-    "caution": "Use these labels with care",
-    "warning": "Do not rely on these labels yet",
-}
 # Krippendorff (2004) asks for 0.8 to rely on raw labels and 0.667 for tentative conclusions. Aggregation needs far less
 # because it averages; near zero, however, there is nothing to average.
 HARDLY_ANY_AGREEMENT, SOME_AGREEMENT = 0.1, 0.4
-THIN_SHARE = 0.5  # if more items than this have a single label, most labels rest on one annotator
-UNSURE_SHARE = 0.2
-SURE = 0.9
+THIN_SHARE, MOSTLY_THIN = 0.2, 0.5  # of the items have a single label
+SMALL_SHARE, LARGE_SHARE = 0.05, 0.25  # of the labels concerned: below a note, between a caution, above a warning
+ENOUGH_GOLD = 20
+NARROW = 0.2  # width of the interval of expected accuracy that gold has to reach: about 40 answers
 N_NAMES = 3
 
 
@@ -43,17 +38,58 @@ def build_verdict(
     annotators: AnnotatorTable,
     checks: Sequence[Finding] = (),
 ) -> Verdict:
-    """Collect all findings, the most serious first; its severity gives the headline."""
-    found = [*from_checks(checks), *from_labels(labelled(result, annotations))]
-    if annotations is not None and agreement is not None:
-        found += [*from_agreement(agreement), *from_coverage(agreement), *from_gold(result, annotations)]
+    """Collect all findings, the most serious first, and state one of three levels.
+
+    Labels are confirmed where gold tells how many are right, whatever else was found. Otherwise one warning is enough
+    not to rely on them, and without any they are consistent, which does not show that they are right.
+    """
+    found = [*from_account(result), *from_checks(checks)]
+    if annotations is not None:
+        found += [*from_gold(result, annotations), *from_coverage(annotations), *from_copies(annotators)]
+        found += from_agreement(agreement) if agreement is not None else []
     found += [*from_annotators(annotators), *(Finding("fit", "caution", visible(text)) for text in result.warnings)]
     if annotations is None:
         sentence = "Agreement and coverage were not checked, because the report was made without the annotations."
         found.append(Finding("annotations", "note", sentence, "Pass them: result.report(path, annotations)."))
+    level = level_of(found, result)
+    if level == "confirmed":  # gold has seen what these warn of
+        found = [replace(one, severity="caution") if one.severity == "warning" else one for one in found]
     found.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
-    severity = worst(found)
-    return Verdict(severity, HEADLINES[severity], scope_of(found), tuple(found))
+    return Verdict(level, worst(found), headline(level, worst(found), result), scope_of(found), tuple(found))
+
+
+def level_of(found: Sequence[Finding], result: FitResult) -> Level:
+    """One of the three levels of a verdict."""
+    serious = {finding.name for finding in found if finding.severity == "warning"}
+    if is_confirmed(result) and "gold" not in serious:
+        return "confirmed"
+    return "unreliable" if serious else "unconfirmed"
+
+
+def is_confirmed(result: FitResult) -> bool:
+    """Whether gold tells how many labels are right, within `NARROW`."""
+    account = result.account
+    if account is None or account.n_gold < ENOUGH_GOLD:
+        return False
+    return account.expected_accuracy.high - account.expected_accuracy.low <= NARROW
+
+
+def headline(level: Level, severity: Severity, result: FitResult) -> str:
+    """The verdict in a few words, with the range of right labels."""
+    if level == "unreliable":
+        return "Do not rely on these labels yet"
+    expected = "" if result.account is None else f": {result.account.expected_accuracy}"
+    if level == "confirmed":
+        return f"Confirmed by gold{expected} of the labels are right"
+    checked = "Consistent, but not confirmed" if severity in ("good", "note") else "Not confirmed; use with care"
+    return f"{checked}{expected} expected right" if expected else checked
+
+
+def by_share(share: float) -> Severity:
+    """How serious a problem is that concerns this share of the labels."""
+    if share < SMALL_SHARE:
+        return "note"
+    return "caution" if share < LARGE_SHARE else "warning"
 
 
 def scope_of(findings: Sequence[Finding]) -> str:
@@ -87,7 +123,7 @@ def examined(result: FitResult, annotations: Annotations, graph: CoLabellingGrap
 def from_checks(checks: Sequence[Finding]) -> list[Finding]:
     """Summarize the conditions: those that clearly fail, or that none does."""
     failed = [check for check in checks if check.severity == "warning" and check.name != "co-labelling"]
-    found = [check for check in failed if check.name in DECISIVE]
+    found = [concerned(check) for check in failed if check.name in DECISIVE]
     thin = [check.name.removeprefix("scattering of ") for check in failed if check.name not in DECISIVE]
     if thin:
         sentence = f"The {' and the '.join(thin)} are not varied enough to determine the result uniquely."
@@ -98,32 +134,42 @@ def from_checks(checks: Sequence[Finding]) -> list[Finding]:
     return [Finding("identifiability", "good", sentence, "See Identifiability.")]
 
 
+def concerned(check: Finding) -> Finding:
+    """The check with a severity by the share of items in swapped classes, where that was measured."""
+    if check.name != "class order" or check.value is None:
+        return check
+    return replace(check, severity=by_share(check.value))
+
+
 def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]:
-    """(items with annotations, n_classes) class probabilities; of all items if annotations are not given.
+    """(n_items,) whether an item has labels; all do if annotations are not given.
 
     Items without labels have the method's prior or prediction, which says nothing about the crowd.
     """
-    if annotations is None:
-        return result.class_probabilities
-    return np.asarray(result.class_probabilities[annotations.labels_per_item > 0])
+    return np.ones(result.n_items, dtype=bool) if annotations is None else annotations.labels_per_item > 0
 
 
-def from_labels(class_probabilities: NDArray[Any]) -> list[Finding]:
-    """How certain the labels are, according to the method."""
-    top = class_probabilities.max(axis=1)
-    unsure = float((top < SURE).mean()) if len(top) else 0.0
-    sentence = f"According to the method, {1 - unsure:.0%} of the labels have a probability of {SURE:.0%} or more."
-    if unsure > UNSURE_SHARE:
-        return [Finding("certainty", "caution", sentence, "Collect more labels for the uncertain items.")]
-    return [Finding("certainty", "good", sentence)]
+def from_account(result: FitResult) -> list[Finding]:
+    """How right the labels are, and what would narrow that down."""
+    account = result.account
+    if account is None:
+        sentence = "How many labels are right was not estimated: this needs the annotations or a newly saved result."
+        return [Finding("expected accuracy", "note", sentence)]
+    advice = account.advice()
+    remedy = f"{advice} Ask for them with `crowdprism audit`." if advice else ""
+    severity: Severity = "good" if is_confirmed(result) else "note"
+    return [Finding("expected accuracy", severity, account.sentence(), remedy, account.expected_accuracy.value)]
 
 
 def from_agreement(agreement: AgreementReport) -> list[Finding]:
     """Whether annotators agree beyond chance, and whether all of them can be compared."""
     found = []
-    if not agreement.graph.connected:
-        sentence = f"{agreement.graph} Accuracies of different groups are not comparable."
-        found.append(Finding("co-labelling", "warning", sentence, "Let some annotators label items of another group."))
+    graph = agreement.graph
+    if not graph.connected:
+        outside = 1 - float(graph.n_annotations[0] / graph.n_annotations.sum())
+        sentence = f"{graph} Accuracies of different groups are not comparable; {outside:.1%} of the labels are outside"
+        remedy = "Let some annotators label items of another group."
+        found.append(Finding("co-labelling", by_share(outside), f"{sentence} the largest group.", remedy, outside))
     if np.isnan(agreement.alpha):
         return found
     alpha = f"Krippendorff's alpha is {agreement.alpha:.2f}"
@@ -139,18 +185,22 @@ def from_agreement(agreement: AgreementReport) -> list[Finding]:
     return found
 
 
-def from_coverage(agreement: AgreementReport) -> list[Finding]:
-    """Whether items have enough labels to compare annotators."""
-    covered = agreement.coverage
+def from_coverage(annotations: Annotations) -> list[Finding]:
+    """Whether items have enough labels, of enough people, to compare annotators."""
+    covered = coverage(annotations)
     found = []
     if covered.n_unlabelled:
         sentence = f"{covered.n_unlabelled} of {covered.n_items} items have no label from any annotator."
         found.append(Finding("coverage", "note", sentence))
-    single, shared = covered.n_single / covered.n_items, covered.n_shared / covered.n_items
+    if int((annotations.labels_per_annotator > 0).sum()) == 1:
+        sentence = "One annotator gave all labels, so nothing shows how good they are."
+        return [*found, Finding("coverage", "warning", sentence, "Ask a second annotator, or check some items.")]
+    n_labelled = max(covered.n_items - covered.n_unlabelled, 1)
+    single, shared = covered.n_single / n_labelled, covered.n_shared / n_labelled
     if single > THIN_SHARE:
         sentence = f"{single:.0%} of the items have only one label, which cannot be compared with another."
         remedy = "A second label on a tenth of the items is enough to compare annotators."
-        found.append(Finding("coverage", "caution", sentence, remedy))
+        found.append(Finding("coverage", "warning" if single > MOSTLY_THIN else "caution", sentence, remedy, single))
     elif covered.n_shared:
         sentence = f"{shared:.0%} of the items have two labels or more, so annotators can be compared."
         found.append(Finding("coverage", "good", sentence))
@@ -165,30 +215,49 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
     n_gold = int(known.sum())
     if not n_gold:
         return []
-    chosen = result.class_probabilities[known]
-    accuracy = float((np.argmax(chosen, axis=1) == annotations.gold.data[known]).mean())
-    expected = float(chosen.max(axis=1).mean())
-    sentence = f"Of {n_gold:,} items with gold, {accuracy:.1%} have the right label; the method expects {expected:.1%}."
-    margin = 2 * np.sqrt(max(accuracy * (1 - accuracy), 1 / n_gold) / n_gold) + 0.01  # two standard errors and a bit
-    if expected - accuracy > margin:
-        return [Finding("gold", "caution", f"{sentence} Its probabilities are too high.", "See Calibration.")]
-    return [Finding("gold", "good", sentence)]
+    truth = annotations.gold.data[known]
+    accuracy = float((np.argmax(result.class_probabilities[known], axis=1) == truth).mean())
+    chance = float(np.bincount(truth).max() / n_gold)
+    sentence = f"Of {n_gold:,} items with gold, {accuracy:.1%} have the right label."
+    if n_gold < ENOUGH_GOLD:
+        remedy = f"With {ENOUGH_GOLD - n_gold} more, gold tells how right all labels are."
+        return [Finding("gold", "note", sentence, remedy, accuracy)]
+    if accuracy <= chance < 1:
+        sentence += f" Naming the most frequent class for every item would give {chance:.1%}."
+        return [Finding("gold", "warning", sentence, "Check the instructions and the gold labels.", accuracy, chance)]
+    return [Finding("gold", "good", sentence, "", accuracy, chance)]
+
+
+def from_copies(table: AnnotatorTable) -> list[Finding]:
+    """Annotators who seem to answer as one: their labels count once, however many there are."""
+    if not table.copies:
+        return []
+    share = table.copied_share
+    names = [name for group in table.copies for name in group]
+    sentence = (
+        f"{len(names)} of {table.n_annotators} annotators agree more with each other than skill explains "
+        f"({first_names(names)}); they gave {share:.0%} of the labels, and may be one voice."
+    )
+    return [Finding("copies", by_share(share), sentence, "Check whether they copied or share a source.", share)]
 
 
 def from_annotators(table: AnnotatorTable) -> list[Finding]:
-    """Annotators who are careless, adverse or copy, and those with too few labels to judge."""
+    """Annotators who are careless or adverse, and those with too few labels to judge."""
     kinds = [
         (CARELESS, "no better than guessing", "The method already discounts them; ask others for new labels."),
         (ADVERSE, "giving labels against the truth", "Ask whether they misread the instructions."),
-        (COPIES, "closer to another annotator than skill explains", "Check whether they copied or share a source."),
     ]
     found = []
+    n_labels = sum(row.n_labels or 0 for row in table.rows)
     for kind, what, remedy in kinds:
-        names = [row.name for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
-        if names:
-            verb = "is" if len(names) == 1 else "are"
-            sentence = f"{len(names)} of {table.n_annotators} annotators {verb} {what}: {first_names(names)}."
-            found.append(Finding("annotators", "note", sentence, remedy))
+        rows = [row for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
+        if rows:
+            share = sum(row.n_labels or 0 for row in rows) / max(n_labels, 1)
+            verb, names = "is" if len(rows) == 1 else "are", first_names([row.name for row in rows])
+            sentence = f"{len(rows)} of {table.n_annotators} annotators {verb} {what}: {names}."
+            sentence += f" They gave {share:.0%} of the labels."
+            severity = by_share(share / 2)  # half, because the method discounts them
+            found.append(Finding("annotators", severity, sentence, remedy, share))
     few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:
         sentence = f"{few} annotators gave fewer than {FEW_LABELS} labels, too few to judge them."

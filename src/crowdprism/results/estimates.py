@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 ANNOTATOR_LEVEL = 0.95  # of the intervals of annotators' accuracies
+LEAST_NARROWING = 0.8  # answers that leave more than this share of the interval are not worth advising
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,7 @@ class Estimate:
     level: float
 
     def __str__(self) -> str:
-        return f"{self.value:.1%} ({self.low:.0%} to {self.high:.0%})"
+        return f"{self.value:.0%} ({self.low:.0%} to {self.high:.0%})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +41,8 @@ class Account:
         (n_annotators, 2) its interval at a level of 95 %.
     n_gold
         Number of gold answers behind it; without any it rests on what other crowds reached.
+    n_more, half_width_after
+        How many further answers to ask for, and about how far the expected accuracy will then reach to either side.
     """
 
     confidence: NDArray[np.float64]
@@ -46,3 +50,28 @@ class Account:
     annotator_accuracy: NDArray[np.float64]
     annotator_interval: NDArray[np.float64]
     n_gold: int
+    n_more: int
+    half_width_after: float
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything but the arrays, for JSON."""
+        return {
+            "expected_accuracy": asdict(self.expected_accuracy),
+            "n_gold": self.n_gold,
+            "n_more": self.n_more,
+            "half_width_after": self.half_width_after,
+        }
+
+    def sentence(self) -> str:
+        """How right the labels are, and where that is known from."""
+        known = f"by {self.n_gold:,} gold answers and what other crowds reached"
+        if not self.n_gold:
+            known = "by what other crowds reached; nothing here was checked against gold"
+        return f"Expected right: {self.expected_accuracy}, {known}."
+
+    def advice(self) -> str:
+        """What further answers would tell; empty where they would tell little."""
+        now = self.expected_accuracy
+        if self.half_width_after >= LEAST_NARROWING * (now.high - now.low) / 2:
+            return ""
+        return f"{self.n_more} answers would narrow it to about ±{100 * self.half_width_after:.0f} points."

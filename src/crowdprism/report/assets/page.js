@@ -3,7 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 25;
-  const NAME = 0, LABELS = 1, ACCURACY = 2, LOW = 3, HIGH = 4, SKILL = 5, AGREEMENT = 6, REMARKS = 7, FITTED = 8;
+  const NAME = 0, LABELS = 1, ACCURACY = 2, LOW = 3, HIGH = 4, SKILL = 5, AGREEMENT = 6, REMARKS = 7;
   const BAD = /^(no better than guessing|answers against the truth|may copy)/;
 
   function make(tag, attributes = {}, ...children) {
@@ -60,7 +60,7 @@
   const itemColumns = [
     { title: "item", key: 0, head: true, cell: (row) => [named(row[0])] },
     { title: "label", key: 1, cell: (row) => [named(row[1])] },
-    { title: "probability", key: 2, number: true, cell: (row) => [percent(row[2], 1)] },
+    { title: "confidence", key: 2, number: true, cell: (row) => [percent(row[2], 1)] },
     { title: "second choice", key: 3, cell: (row) => [named(row[3])], small: true },
     { title: "labels given", key: 4, cell: (row) => [make("span", { class: "given" }, named(row[4]))], filled: 4, small: true },
     { title: "reasons", key: 5, cell: (row) => [make("span", { class: "why" }, row[5].join("; "))] },
@@ -169,7 +169,6 @@
     const facts = [];
     if (row[LABELS] !== null) facts.push(`${whole(row[LABELS])} labels`);
     if (row[ACCURACY] !== null) facts.push(`accuracy ${percent(row[ACCURACY], 1)}` + (row[LOW] === null ? "" : ` (95%: ${interval(row)})`));
-    if (row[FITTED] !== null && row[FITTED] !== row[ACCURACY]) facts.push(`as fitted ${percent(row[FITTED], 1)}`);
     if (row[AGREEMENT] !== null) facts.push(`agrees with others on ${percent(row[AGREEMENT])}`);
     parts.push(make("p", {}, facts.join(" · ")));
     if (matrix) {
