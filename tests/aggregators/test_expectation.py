@@ -183,8 +183,8 @@ from crowdprism.annotations import Annotations
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 item = np.repeat(np.arange(20_000), 5)
-truth = rng.integers(0, 4, 20_000)
-label = np.where(rng.random(len(item)) < 0.7, truth[item], rng.integers(0, 4, len(item)))
+truth = rng.integers(0, 12, 20_000)
+label = np.where(rng.random(len(item)) < 0.7, truth[item], rng.integers(0, 12, len(item)))
 a = Annotations.from_triplets(item, rng.integers(0, 30, len(item)), label)
 quick = {"ebcc": {"n_subtypes": 3, "n_restarts": 1, "max_iter": 9}, "mace": {"n_restarts": 2}, "glad": {"max_iter": 9}}
 for name in AGGREGATORS:

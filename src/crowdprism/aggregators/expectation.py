@@ -43,28 +43,14 @@ MAX_KEYS_COUNTED = 2**27  # beyond this many possible pairs, sorting the keys is
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Annotations as (item, cell) pairs.
+    """Annotations as (item, cell) pairs; cells are sorted by annotator, then label."""
 
-    Attributes
-    ----------
-    item_start
-        (n_items + 1,) as in `Annotations`.
-    cell
-        (n_annotations,) position of the annotation's (annotator, label) pair.
-    annotator_of, label_of
-        (n_cells,) sorted by annotator, then label.
-    total
-        (n_cells,) sum of weights of the cell's annotations.
-    weight
-        (n_annotations,) or None where every annotation counts 1.
-    """
-
-    item_start: NDArray[np.int64]
-    cell: NDArray[np.uint32]
-    annotator_of: NDArray[np.int64]
-    label_of: NDArray[np.int64]
-    total: FloatArray
-    weight: NDArray[np.float32] | None
+    item_start: NDArray[np.int64]  # (n_items + 1,) as in `Annotations`
+    cell: NDArray[np.uint32]  # (n_annotations,) position of the annotation's (annotator, label) pair
+    annotator_of: NDArray[np.int64]  # (n_cells,)
+    label_of: NDArray[np.int64]  # (n_cells,)
+    total: FloatArray  # (n_cells,) sum of weights of the cell's annotations
+    weight: NDArray[np.float32] | None  # (n_annotations,) or None where every annotation counts 1
     n_annotators: int
     n_classes: int
 

@@ -58,8 +58,12 @@ def trimmed_means(
 
 def rank_one_change(u: NDArray[Any], v: NDArray[Any], du: NDArray[Any], dv: NDArray[Any]) -> float:
     """Frobenius norm of (u + du)(v + dv)' - u v', without forming the annotators x annotators matrix."""
+
+    def dot(one: NDArray[Any], other: NDArray[Any]) -> float:
+        return float((one * other).sum())  # not `@`, whose order of sums may follow the number of threads
+
     grown = v + dv
-    square = (du @ du) * (grown @ grown) + 2 * (du @ u) * (grown @ dv) + (u @ u) * (dv @ dv)
+    square = dot(du, du) * dot(grown, grown) + 2 * dot(du, u) * dot(grown, dv) + dot(u, u) * dot(dv, dv)
     return float(np.sqrt(max(square, 0.0)))
 
 
@@ -93,8 +97,8 @@ def robust_rank_one(
             bar.advance(note=f"change {changes[-1]:.1e}")
             if changes[-1] < tolerance:
                 break
-    size = np.linalg.norm(u)
-    return (u * np.sqrt(np.linalg.norm(v) / size) if size > 0 else u), changes
+    size, other_size = np.sqrt(np.square(u).sum()), np.sqrt(np.square(v).sum())
+    return (u * np.sqrt(other_size / size) if size > 0 else u), changes
 
 
 def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[Any], n: int) -> NDArray[np.float64]:

@@ -60,7 +60,7 @@ def successive_projection(vectors: NDArray[Any], n_picks: int) -> NDArray[np.int
             break
         picks.append(pick)
         direction = remainder[pick] / np.sqrt(lengths[pick])
-        remainder -= np.outer(remainder @ direction, direction)
+        remainder -= np.outer((remainder * direction).sum(axis=1), direction)
     return np.array(picks, dtype=np.int64)
 
 
@@ -128,8 +128,9 @@ def pair_prior(co_labels: CoLabels, confusions: NDArray[Any]) -> NDArray[np.floa
     n_classes = co_labels.n_classes
     total = co_labels.counts.sum(axis=(1, 2))
     first, second = confusions[co_labels.first], confusions[co_labels.second]
-    gram = np.einsum("m,mkl,mjl,mki,mji->kj", total, first, first, second, second, optimize=True)
-    target = np.einsum("mkl,mli,mki->k", first, co_labels.counts, second, optimize=True)
+    alike = (first @ np.swapaxes(first, 1, 2)) * (second @ np.swapaxes(second, 1, 2))  # (pair, class, class)
+    gram = (total[:, None, None] * alike).sum(axis=0)
+    target = ((first @ co_labels.counts) * second).sum(axis=(0, 2))
     # A common factor keeps the solver's tolerance meaningful whatever the number of annotations.
     shares = nnls(gram / total.sum(), target / total.sum())[0]
     return np.asarray(probability_rows(shares[None] if shares.any() else np.ones((1, n_classes)))[0])

@@ -2,6 +2,8 @@
 
 Annotators are split into three groups. The groups' mean responses are three views of the true class, independent
 given it; second and third moments of the views determine the groups' confusions without any starting guess.
+
+Long sums are einsums or sums of small products: a large matrix product adds in another order with other threads.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from crowdprism.seeding import stream
 GROUPS = 3
 ITEMS_PER_CLASS = 10  # fewest items seen by all groups, per class; below it third moments are mostly noise
 LEAST_SINGULAR = 1e-3  # of the second moment, relative to the largest: below it two classes look the same
-ITEMS_AT_ONCE = 2**14  # third moments are summed over this many items at a time
 MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
 
 
@@ -55,12 +56,14 @@ def moments_of(views: NDArray[Any]) -> Moments:
     [[0.5, 0.0], [0.0, 0.0]]
     """
     n_items, n_classes = views.shape[1:]
-    pairs = {(a, b): views[a].T @ views[b] / n_items for a in range(GROUPS) for b in range(GROUPS) if a != b}
-    triple = np.zeros((n_classes * n_classes, n_classes))
-    for begin in range(0, n_items, ITEMS_AT_ONCE):
-        first, second, third = views[:, begin : begin + ITEMS_AT_ONCE]
-        triple += (first[:, :, None] * second[:, None, :]).reshape(len(first), -1).T @ third
-    return Moments(pairs, triple.reshape(n_classes, n_classes, n_classes) / n_items)
+    both = [(a, b) for a in range(GROUPS) for b in range(GROUPS) if a != b]
+    pairs = {(a, b): np.einsum("ik,il->kl", views[a], views[b]) / n_items for a, b in both}
+    triple = np.empty((n_classes, n_classes, n_classes))
+    for label in range(n_classes):
+        given = np.flatnonzero(views[2][:, label])  # a group gives few labels per item
+        weighted = views[0][given] * views[2][given, label, None]
+        triple[:, :, label] = np.einsum("ik,il->kl", weighted, views[1][given])
+    return Moments(pairs, triple / n_items)
 
 
 def view_confusion(
@@ -81,7 +84,9 @@ def view_confusion(
     whiten = vectors / np.sqrt(values)
     color = vectors * np.sqrt(values)
     triple = np.moveaxis(moments.triple, (a, b, view), (0, 1, 2))
-    third = np.einsum("xyz,xi,yj,zk->ijk", triple, carry_a.T @ whiten, carry_b.T @ whiten, whiten, optimize=True)
+    third = np.einsum("xyz,xi->iyz", triple, carry_a.T @ whiten)
+    third = np.einsum("iyz,yj->ijz", third, carry_b.T @ whiten)
+    third = np.einsum("ijz,zk->ijk", third, whiten)
     eigenvalues, eigenvectors = tensor_eigenvectors(
         symmetric_part(third), restarts=restarts, iterations=iterations, rng=rng
     )
@@ -109,7 +114,7 @@ def tensor_eigenvectors(
         points = rng.normal(size=(restarts, size))
         points /= np.linalg.norm(points, axis=1, keepdims=True)
         points = power_iterations(rest, points, iterations)
-        best = np.argmax(np.einsum("ijk,ri,rj,rk->r", rest, points, points, points, optimize=True))
+        best = np.argmax((applied_twice(rest, points) * points).sum(axis=1))
         vector = power_iterations(rest, points[best : best + 1], iterations)[0]
         value = float(np.einsum("ijk,i,j,k->", rest, vector, vector, vector))
         require_positive(value, found, size)
@@ -120,13 +125,16 @@ def tensor_eigenvectors(
 
 def power_iterations(tensor: NDArray[Any], points: NDArray[Any], iterations: int) -> NDArray[np.float64]:
     """Repeat point <- tensor(., point, point), scaled to length one, for each row of `points`."""
-    size = len(tensor)
-    flat = tensor.reshape(size, size * size)
     for _ in range(iterations):
-        products = (points[:, :, None] * points[:, None, :]).reshape(len(points), -1) @ flat.T
+        products = applied_twice(tensor, points)
         lengths = np.linalg.norm(products, axis=1, keepdims=True)
         points = np.where(lengths > 0, products / np.where(lengths > 0, lengths, 1.0), points)
     return points
+
+
+def applied_twice(tensor: NDArray[Any], points: NDArray[Any]) -> NDArray[np.float64]:
+    """tensor(., point, point) for each row of `points`: (n_points, dimension)."""
+    return np.asarray(((points @ tensor) * points).sum(axis=2).T)  # points @ tensor: (first axis, point, third axis)
 
 
 def require_rank(values: NDArray[Any]) -> None:

@@ -42,7 +42,8 @@ def rotation_to(target: NDArray[Any], source: NDArray[Any]) -> NDArray[np.float6
     >>> rotation_to(np.array([[0.0, 1.0], [1.0, 0.0]]), np.eye(2)).round(6).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    left, _, right = np.linalg.svd(source.T @ target)
+    # An einsum, because a matrix product over many rows adds in another order with another number of threads.
+    left, _, right = np.linalg.svd(np.einsum("ik,il->kl", source, target))
     return np.asarray(left @ right)
 
 
