@@ -65,12 +65,15 @@ def as_numbers(values: Any, role: str) -> NDArray[Any] | None:
     """Return an optional numeric column as floats; timestamps may be datetimes or ISO text."""
     if values is None:
         return None
-    array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
-    if role == "timestamp" and array.dtype.kind not in "iuf":
-        return seconds_since_1970(array)
     try:
-        return array.astype(np.float64 if role == "timestamp" else np.float32)
-    except (TypeError, ValueError) as error:
+        array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
+        if role == "timestamp" and array.dtype.kind not in "iuf":
+            return seconds_since_1970(array)
+        with np.errstate(over="ignore"):  # beyond the range is infinite, which the checks see
+            return array.astype(np.float64 if role == "timestamp" else np.float32)
+    except (TypeError, ValueError, OverflowError) as error:
+        if isinstance(error, InvalidAnnotationsError):
+            raise
         raise InvalidAnnotationsError(f"The {role} column is not numeric: {error}.") from error
 
 
@@ -84,7 +87,7 @@ def seconds_since_1970(values: NDArray[Any]) -> NDArray[np.float64]:
     for row, value in enumerate(values.tolist()):
         try:
             seconds[row] = moment_in_seconds(value)
-        except ValueError:
+        except (ValueError, OverflowError):
             broken.append(row)
     if broken:
         raise InvalidAnnotationsError(

@@ -232,9 +232,15 @@ def names_from_json(record: dict[str, Any]) -> NameArray:
     >>> names_from_json(names_to_json(name_array([("a", 1), ("b", 2)]))).tolist()
     [('a', 1), ('b', 2)]
     """
-    kind = record["type"]
-    if kind == "mixed":
-        return name_array(_untagged(record["values"]))
-    if kind not in _READERS:
-        raise ResultFormatError(f"Names of unknown type {kind!r}. Upgrade crowdprism to read them.")
-    return name_array([_READERS[kind](stored) for stored in record["values"]])
+    try:
+        kind, values = record["type"], record["values"]
+        if kind != "mixed" and kind not in _READERS:
+            raise ResultFormatError(f"Names of unknown type {kind!r}. Upgrade crowdprism to read them.")
+        names = _untagged(values) if kind == "mixed" else [_READERS[kind](stored) for stored in values]
+        if len(set(names)) < len(names):
+            raise ResultFormatError(f"{len(names) - len(set(names))} of {len(names)} names are repeated.")
+        return name_array(names)
+    except (LookupError, TypeError, ValueError, ArithmeticError, AttributeError, RecursionError) as error:
+        if isinstance(error, ResultFormatError):
+            raise
+        raise ResultFormatError(f"Names are damaged: {type(error).__name__} {error}.") from error

@@ -8,6 +8,7 @@ from typing import Any
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.schemas import ArgillaRecord, fields_of_shape
 
 RESPONSES = ".responses"
 Record = dict[str, Any]
@@ -23,7 +24,8 @@ def matches_nested(document: Document) -> bool:
 
 def read_nested(document: Document) -> RawAnnotations:
     """Read nested records; this export does not say which responses are drafts."""
-    questions = dict.fromkeys(name for record in document.records for name in record.get("responses") or {})
+    records = document.records_as(ArgillaRecord)
+    questions = dict.fromkeys(name for record in records for name in record.get("responses") or {})
     raw = read_responses(document, list(questions), nested_responses)
     raw.notes.append("the nested export drops the status of responses, so drafts cannot be told apart")
     return raw
@@ -46,6 +48,8 @@ def matches_flat(document: Document) -> bool:
 def read_flat(document: Document) -> RawAnnotations:
     """Read flattened records; drafts and discarded responses are skipped."""
     questions = [name.removesuffix(RESPONSES) for name in document.columns if name.endswith(RESPONSES)]
+    shape = {f"{name}{RESPONSES}{part}": list[Any] | None for name in questions for part in ("", ".users", ".status")}
+    document.records_as(fields_of_shape(**shape, fields=dict[str, Any] | None))
     return read_responses(document, questions, flat_responses)
 
 
@@ -54,6 +58,11 @@ def flat_responses(record: Record, question: str) -> Iterable[Response]:
     field = f"{question}{RESPONSES}"
     values, users = record.get(field) or [], record.get(f"{field}.users") or []
     statuses = record.get(f"{field}.status") or ["submitted"] * len(values)
+    if not len(values) == len(users) == len(statuses):
+        raise UnreadableFileError(
+            f"A record has {len(values)} responses in {field!r} but {len(users)} users and {len(statuses)} statuses. "
+            "Export it again."
+        )
     return zip(values, users, statuses, strict=True)
 
 

@@ -1,37 +1,23 @@
-"""NumPy files: a matrix items x annotators, three columns, or what `write_annotations` stored."""
+"""Arrays of NumPy files: a matrix items x annotators, three columns, or what `write_annotations` stored."""
 
 from __future__ import annotations
 
-import io
-import json
-import zipfile
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from crowdprism.annotations import Annotations
+from crowdprism.annotations.building import triplets_of_dense
 from crowdprism.annotations.names import names_from_json
-from crowdprism.errors import UnreadableFileError
+from crowdprism.errors import ResultFormatError, UnreadableFileError
 from crowdprism.formats.documents import Document
+from crowdprism.formats.json_text import parse_json
 from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations
+from crowdprism.formats.schemas import StoredNames, require_shape
 from crowdprism.formats.tables import REQUIRED, find_columns
 
 MATRIX_NAMES = ("annotations", "answers", "labels", "votes", "crowd_labels", "label", "arr_0")
 NAMES_MEMBER = "crowdprism_names"
-
-
-def load(document: Document) -> Any:
-    """Load without pickle; object arrays are refused with the way out."""
-    try:
-        loaded = np.load(io.BytesIO(document.data), allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
-    except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        if "allow_pickle" in str(error):
-            raise UnreadableFileError(
-                f"{document.name} holds Python objects, which are stored as pickle and never read. "
-                "Save text as a fixed-width array, for example numpy.array(names, dtype=str)."
-            ) from error
-        raise UnreadableFileError(f"{document.name} is a damaged or truncated NumPy file ({error}).") from error
 
 
 def matches(document: Document) -> bool:
@@ -40,38 +26,31 @@ def matches(document: Document) -> bool:
         return True
     if document.container != "npz":
         return False
-    names = array_names(document)
     wanted = (NAMES_MEMBER, *MATRIX_NAMES, document.asked.get("label"))
-    return any(name in names for name in wanted)
-
-
-def array_names(document: Document) -> list[str]:
-    """Names of the arrays in an .npz file, without loading them."""
-    try:
-        with np.load(io.BytesIO(document.data), allow_pickle=False) as archive:
-            return list(archive.files)
-    except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise UnreadableFileError(f"{document.name} is a damaged or truncated NumPy file ({error}).") from error
+    return any(name in document.arrays for name in wanted)
 
 
 def read(document: Document) -> RawAnnotations:
     """Read a matrix or three columns."""
-    loaded = load(document)
-    if isinstance(loaded, np.ndarray):
-        return from_matrix(document, loaded, "(the array)")
+    if document.container not in ("npy", "npz"):
+        raise UnreadableFileError(f"{document.name} is {document.seen()} and no NumPy file. Leave the format out.")
+    loaded = document.arrays
+    if document.container == "npy":
+        return from_matrix(document, loaded[""], "(the array)")
     if NAMES_MEMBER in loaded:
-        return from_stored(loaded)
+        return from_stored(document, loaded)
     if not all(column in loaded for column in document.asked.values()):
         raise not_found(document, loaded)
     columns = find_columns(list(loaded), dict(document.asked))
     if all(role in columns and loaded[columns[role]].ndim == 1 for role in REQUIRED):
-        return from_columns(loaded, columns)
+        return from_columns(document, loaded, columns)
     matrix = next((name for name in (document.asked.get("label"), *MATRIX_NAMES) if name in loaded), None)
     if matrix is None or loaded[matrix].ndim != 2:
         raise not_found(document, loaded)
     raw = from_matrix(document, loaded[matrix], matrix)
     gold = columns.get("gold")
     if gold is not None:
+        require_same_length(document, {matrix: loaded[matrix][:, 0], gold: loaded[gold]})
         raw.columns["gold"] = gold
         raw.gold_item, raw.gold_label = raw.item_names, loaded[gold].tolist()
     return raw
@@ -86,10 +65,17 @@ def not_found(document: Document, loaded: dict[str, Any]) -> UnreadableFileError
     )
 
 
-def from_matrix(document: Document, matrix: Any, name: str) -> RawAnnotations:
-    """A matrix items x annotators; -1 and NaN are no annotation."""
-    from crowdprism.annotations.building import triplets_of_dense
+def require_same_length(document: Document, arrays: dict[str, NDArray[Any]]) -> None:
+    """Stop where arrays that belong together are not lists of one length."""
+    if len({array.shape for array in arrays.values()}) > 1 or any(array.ndim != 1 for array in arrays.values()):
+        listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
+        raise UnreadableFileError(
+            f"{document.name}: arrays that belong together have different shapes: {listed}. Save the file again."
+        )
 
+
+def from_matrix(document: Document, matrix: NDArray[Any], name: str) -> RawAnnotations:
+    """A matrix items x annotators; -1 and NaN are no annotation."""
     if matrix.ndim != 2:
         raise UnreadableFileError(
             f"{document.name} holds an array of shape {list(matrix.shape)}; expected items x annotators."
@@ -99,12 +85,15 @@ def from_matrix(document: Document, matrix: Any, name: str) -> RawAnnotations:
     raw = RawAnnotations({"item": "(row)", "annotator": "(column)", "label": name}, is_text=False)
     raw.item, raw.annotator, raw.label = items, annotators, labels
     raw.item_names, raw.annotator_names, raw.n_rows = list(range(shape[0])), list(range(shape[1])), shape[0]
+    raw.n_answers = len(items)  # a cell without label is no answer
     return raw
 
 
-def from_columns(loaded: dict[str, Any], columns: dict[str, str]) -> RawAnnotations:
+def from_columns(document: Document, loaded: dict[str, NDArray[Any]], columns: dict[str, str]) -> RawAnnotations:
     """Three arrays of one dimension, one entry per annotation."""
     raw = RawAnnotations(columns, is_text=False)
+    roles = [role for role in (*REQUIRED, *NUMBERS) if role in columns]
+    require_same_length(document, {columns[role]: loaded[columns[role]] for role in roles})
     raw.item, raw.annotator, raw.label = (loaded[columns[role]] for role in REQUIRED)
     raw.numbers = {role: loaded[columns[role]] for role in NUMBERS if role in columns}
     raw.n_rows = len(raw.label)
@@ -113,20 +102,54 @@ def from_columns(loaded: dict[str, Any], columns: dict[str, str]) -> RawAnnotati
     return raw
 
 
-def from_stored(loaded: dict[str, Any]) -> RawAnnotations:
+def from_stored(document: Document, loaded: dict[str, NDArray[Any]]) -> RawAnnotations:
     """What `write_annotations` stored, names and their types included."""
-    stored = json.loads(loaded[NAMES_MEMBER].tobytes().decode())
-    items, annotators, classes = (names_from_json(stored[role]) for role in ("items", "annotators", "classes"))
-    gold = np.ma.MaskedArray(loaded["gold"], mask=loaded["gold_mask"]) if "gold" in loaded else None
-    numbers = {name: loaded[name] for name in NUMBERS if name in loaded}
-    whole = Annotations(
-        loaded["item_start"], loaded["annotator"], loaded["label"], items, annotators, classes, gold=gold, **numbers
-    )
+    names = stored_names(document, loaded[NAMES_MEMBER])
+    absent = [name for name in ("item_start", "annotator", "label") if name not in loaded]
+    if absent:
+        raise UnreadableFileError(f"{document.name} is incomplete: it has no array {absent[0]!r}. Write it again.")
+    start = loaded["item_start"]
+    require_same_length(document, {name: loaded[name] for name in ("annotator", "label", *NUMBERS) if name in loaded})
+    require_codes(document, "item_start", start, len(loaded["label"]) + 1, len(names["items"]) + 1)
+    per_item: NDArray[np.int64] = np.subtract(start[1:], start[:-1], dtype=np.int64)
+    if start[0] != 0 or start[-1] != len(loaded["label"]) or (per_item < 0).any():
+        raise UnreadableFileError(f"{document.name} is damaged: item_start does not divide the labels into items.")
+    item = np.repeat(np.arange(len(names["items"])), per_item)
+    require_codes(document, "annotator", loaded["annotator"], len(names["annotators"]))
+    require_codes(document, "label", loaded["label"], len(names["classes"]))
     raw = RawAnnotations({"item": "items", "annotator": "annotator", "label": "label"}, is_text=False)
-    raw.item, raw.annotator = items[whole.item], annotators[whole.annotator]
-    raw.label, raw.numbers, raw.n_rows = classes[whole.label], numbers, whole.n_annotations
+    raw.item, raw.annotator = names["items"][item], names["annotators"][loaded["annotator"]]
+    raw.label, raw.n_rows = names["classes"][loaded["label"]], len(item)
+    raw.numbers = {name: loaded[name] for name in NUMBERS if name in loaded}
     raw.keeps_order = True
-    raw.item_names, raw.annotator_names, raw.classes = items.tolist(), annotators.tolist(), classes.tolist()
-    known = whole.gold_by_name()
-    raw.gold_item, raw.gold_label = list(known), list(known.values())
+    raw.item_names, raw.annotator_names, raw.classes = (found.tolist() for found in names.values())
+    if "gold" in loaded:
+        require_codes(document, "gold", loaded["gold"], len(names["classes"]), len(names["items"]))
+        mask = loaded.get("gold_mask", np.zeros(0, dtype=bool))
+        require_same_length(document, {"gold": loaded["gold"], "gold_mask": mask})
+        known = ~mask.astype(bool)
+        raw.gold_item = names["items"][known].tolist()
+        raw.gold_label = names["classes"][loaded["gold"][known]].tolist()
     return raw
+
+
+def stored_names(document: Document, stored: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """The names of items, annotators and classes, in this order."""
+    found = parse_json(stored.tobytes().decode(errors="replace"), document.name)
+    require_shape([found], dict[str, StoredNames], lambda _: f"{document.name}, {NAMES_MEMBER}")
+    try:
+        return {role: names_from_json(found[role]) for role in ("items", "annotators", "classes")}
+    except (ResultFormatError, KeyError) as error:
+        raise UnreadableFileError(
+            f"{document.name}: {NAMES_MEMBER} cannot be read ({error}). Write it again."
+        ) from error
+
+
+def require_codes(document: Document, name: str, codes: NDArray[Any], n_codes: int, length: int | None = None) -> None:
+    """Stop at codes that are no whole numbers below `n_codes`, or too few of them."""
+    is_list = codes.ndim == 1 and codes.dtype.kind in "iu" and (length is None or len(codes) == length)
+    if not is_list or int(codes.min()) < 0 or int(codes.max()) >= n_codes:
+        raise UnreadableFileError(
+            f"{document.name} is damaged: {name} ({codes.dtype} of shape {list(codes.shape)}) does not fit the names; "
+            f"expected whole numbers from 0 to {n_codes - 1}. Write it again."
+        )

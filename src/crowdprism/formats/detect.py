@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import (
+    appen,
     argilla,
     arrays,
     doccano,
@@ -61,6 +62,7 @@ FORMATS: dict[str, Format] = {
         ground_truth.read_manifest,
     ),
     "mturk": Format("Mechanical Turk batch results", mturk.matches, mturk.read),
+    "appen": Format("Appen full report of judgments", appen.matches, appen.read),
     "toloka": Format("Toloka assignments TSV", toloka.matches, toloka.read),
     "peerannot": Format(
         "JSON {item: {annotator: label}}, as peerannot's answers.json", peerannot.matches, peerannot.read
@@ -85,7 +87,7 @@ def unknown_format(document: Document) -> UnreadableFileError:
     """Say what was seen, what is missing and what is known."""
     seen = document.seen()
     if document.container == "npz":
-        seen = f"an npz file with arrays {', '.join(arrays.array_names(document))}"
+        seen = f"an npz file with arrays {', '.join(document.arrays)}"
     found = tables.find_columns(document.columns) if tables.is_tabular(document) else {}
     problem = f"{document.name} is in no known format: it is {seen}."
     remedy = "If it has a row per annotation, name the columns with {item}, {annotator}, {label}"

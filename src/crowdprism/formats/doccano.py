@@ -5,9 +5,10 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from crowdprism.errors import LostInformationWarning
+from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.schemas import DoccanoRecord
 
 SHARED_NAMES = ("all", "unknown", "admin_all")
 CONTENT_FIELDS = ("text", "filename", "data")
@@ -19,10 +20,7 @@ def matches(document: Document) -> bool:
     fields = set(document.columns)
     if document.container == "table":
         return {"id", "label"} <= fields and bool(fields & {"text", "filename"}) and "annotator" not in fields
-    if document.container not in ("json", "json lines") or not isinstance(document.json, list) or not document.json:
-        return False
-    first = document.json[0]
-    return isinstance(first, dict) and {"id", "label"} <= fields and isinstance(first.get("label"), list)
+    return document.is_records and {"id", "label"} <= fields and isinstance(document.json[0].get("label"), list)
 
 
 def read(document: Document) -> RawAnnotations:
@@ -44,12 +42,16 @@ def read(document: Document) -> RawAnnotations:
         )
         raw.notes.append(lost)
         warnings.warn(lost, LostInformationWarning, stacklevel=2)
-    for place, record in enumerate(document.records):
+    for place, record in enumerate(document.records_as(DoccanoRecord)):
         raw.n_rows += 1
         labels = labels_of(record.get(label_field))
         if len(labels) != 1:
             raw.skip("several labels chosen" if labels else "no label", document.place(place))
             continue
+        if item_field not in record:
+            raise UnreadableFileError(
+                f"{document.place(place)} has no {item_field!r}; it has {some(list(record), 10)}."
+            )
         if item_field == "id" and content is not None:
             raw.see_content(record["id"], record.get(content), document.name)
         raw.add(record[item_field], annotator, labels[0])

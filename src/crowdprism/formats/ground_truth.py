@@ -5,14 +5,23 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Iterator
-from datetime import datetime
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
+from crowdprism.annotations.building import moment_in_seconds
 from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
 from crowdprism.formats.documents import Document
+from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.mturk import task_answer
 from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.schemas import (
+    ManifestMetadata,
+    RequestedAnnotation,
+    WorkerResponses,
+    fields_of_shape,
+    require_shape,
+)
 
 CONSOLIDATED = "consolidated"
 SOURCES = ("source-ref", "source")
@@ -38,7 +47,7 @@ def read_responses(document: Document) -> RawAnnotations:
     raw = RawAnnotations({"item": "(folder)", "annotator": "workerId", "label": "answerContent"}, is_text=True)
     raw.columns |= {"duration": "timeSpentInSeconds", "timestamp": "submissionTime"}
     parent = PurePath(document.name).parent.name
-    for record in document.records:
+    for record in document.records_as(WorkerResponses):
         item = record.get("datasetObjectId", parent if parent.isdigit() else document.stem)
         for given in record["answers"]:
             raw.n_rows += 1
@@ -54,19 +63,16 @@ def seconds(given: dict[str, Any]) -> float | None:
     if given.get("timeSpentInSeconds") is not None:
         return float(given["timeSpentInSeconds"])
     try:
-        begun, ended = (datetime.fromisoformat(given[name]) for name in ("acceptanceTime", "submissionTime"))
-    except (KeyError, TypeError, ValueError):
+        begun, ended = (moment_in_seconds(given.get(name)) for name in ("acceptanceTime", "submissionTime"))
+    except ValueError:
         return None
-    return (ended - begun).total_seconds()
+    return ended - begun
 
 
 def label_text(content: Any, wanted: str | None) -> Any:
     """The label inside an answer, as text; `wanted` chooses among several fields."""
     if isinstance(content, str):
-        try:
-            content = json.loads(content)
-        except json.JSONDecodeError:
-            return content
+        content = cell_json(content)
     if wanted is not None and isinstance(content, dict) and wanted in content:
         content = content[wanted]
     found = task_answer(content)
@@ -87,7 +93,9 @@ def read_requests(document: Document) -> RawAnnotations:
     raw = RawAnnotations({"item": item_field, "annotator": "workerId", "label": "annotationData.content"}, is_text=True)
     for place, record in enumerate(document.records):
         item = object_id(document, place, record, item_field)
-        for given in answers_of(record):
+        answers = list(answers_of(record))
+        require_shape(answers, RequestedAnnotation, partial("{}, answer {}".format, document.place(place)))
+        for given in answers:
             raw.n_rows += 1
             label = label_text(given.get("annotationData", {}).get("content"), document.asked.get("label"))
             if raw.is_single(label, document.place(place)):
@@ -101,7 +109,7 @@ def answers_of(record: Any) -> Iterator[dict[str, Any]]:
         return
     for name, value in record.items():
         if name in ("annotations", ALL_WORKERS) and isinstance(value, list):
-            yield from (one for one in value if isinstance(one, dict) and "workerId" in one)
+            yield from value
         else:
             yield from answers_of(value)
 
@@ -135,16 +143,17 @@ def read_manifest(document: Document) -> RawAnnotations:
         raise UnreadableFileError(
             f"{document.name} has several label attributes: {some(attributes)}.", remedy="Choose one with {label}"
         )
-    source = document.asked.get("item") or next(name for name in SOURCES if name in document.columns)
+    source = document.asked.get("item") or next((name for name in SOURCES if name in document.columns), SOURCES[0])
     raw = RawAnnotations({"item": source, "annotator": "(not in the manifest)", "label": attribute}, is_text=False)
-    for place, record in enumerate(document.records):
+    shape = fields_of_shape(**{f"{attribute}-metadata": ManifestMetadata | None})
+    for place, record in enumerate(document.records_as(shape)):
         raw.n_rows += 1
         metadata = record.get(f"{attribute}-metadata") or {}
         label = metadata.get("class-name", record.get(attribute))
         if label is None:
             raw.skip(f"no {attribute!r}", document.place(place))
             continue
-        raw.add(record[source], CONSOLIDATED, label, weight=metadata.get("confidence", 1.0))
+        raw.add(record.get(source), CONSOLIDATED, label, weight=metadata.get("confidence", 1.0))
     raw.columns["weight"] = "confidence"
     lost = (
         f"{document.name} holds consolidated labels only: who gave which label is lost, and all are put down to one "

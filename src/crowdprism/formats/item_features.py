@@ -8,11 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from crowdprism.annotations.checks import check_distinct, require
+from crowdprism.annotations.checks import check_distinct, check_hashable, check_present, require
 from crowdprism.annotations.names import NameArray, name_array
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import ReadingOptions, whole_numbers_together
+from crowdprism.formats.read import decoding
+from crowdprism.formats.unpacking import size_in_bytes
 
 ID_COLUMNS = ("item", "id", "item_id", "task", "example")
 FEATURE_ARRAYS = ("features", "X", "x", "images", "data", "arr_0")
@@ -27,8 +32,14 @@ class Features:
     values: NDArray[Any]  # (n_items, ...)
 
 
-def read_features(path: str | os.PathLike[str], *, id_column: str | None = None, array: str | None = None) -> Features:
-    """Read features from .npy, .npz, .csv, .tsv or .parquet.
+def read_features(
+    path: str | os.PathLike[str],
+    *,
+    id_column: str | None = None,
+    array: str | None = None,
+    max_size: int | str | None = None,
+) -> Features:
+    """Read features from .npy, .npz, .csv, .tsv or .parquet; the content says which it is.
 
     Parameters
     ----------
@@ -36,6 +47,8 @@ def read_features(path: str | os.PathLike[str], *, id_column: str | None = None,
         Column of a table that holds the item ids; found by name (item, id, ...) by default.
     array
         Name of the array in an .npz file; found by name (features, X, ...) by default.
+    max_size
+        As in `read_annotations`.
 
     In .npy files, and in .npz files without an array of ids, row i is item i.
 
@@ -51,80 +64,74 @@ def read_features(path: str | os.PathLike[str], *, id_column: str | None = None,
     source = Path(path)
     if not source.exists():
         raise UnreadableFileError(f"There is no file {source}. Pass the features as .npy, .npz, .csv or .parquet.")
-    if source.suffix == ".npy":
-        features = _numbered(_load_numpy(source), source)
-    elif source.suffix == ".npz":
-        features = _from_npz(source, array)
-    elif source.suffix in (".csv", ".tsv", ".parquet"):
-        features = _from_table(source, id_column)
-    else:
-        raise UnreadableFileError(f"{source}: features are read from .npy, .npz, .csv, .tsv or .parquet files.")
-    require([check_distinct(features.ids.tolist(), "item")], where=str(source))
-    _require_finite(features, source)
+    document = Document(str(source), path=source, options=ReadingOptions(max_size=size_in_bytes(max_size)))
+    with decoding(document.name):
+        if document.container in ("npy", "npz"):
+            features = from_arrays(document, array)
+        elif document.container in ("table", "parquet"):
+            features = from_table(document, id_column)
+        else:
+            raise UnreadableFileError(f"{source}: features are read from .npy, .npz, .csv, .tsv or .parquet files.")
+    ids = features.ids.tolist()
+    require([check_present(ids, "item"), check_hashable(ids, "item")], where=str(source))
+    require([check_distinct(ids, "item")], where=str(source))
+    require_finite(features, source)
     return features
 
 
-def _load_numpy(source: Path) -> Any:
-    try:
-        return np.load(source, allow_pickle=False)
-    except (ValueError, OSError) as error:
-        raise UnreadableFileError(
-            f"{source} is not a readable NumPy file: {error}. Save it again with np.save."
-        ) from error
-
-
-def _numbered(values: NDArray[Any], source: Path) -> Features:
+def from_arrays(document: Document, array: str | None) -> Features:
+    """Features and ids from arrays."""
+    arrays = document.arrays
+    names = list(arrays)
+    wanted = array or next((name for name in FEATURE_ARRAYS if name in names), names[0] if len(names) == 1 else None)
+    if wanted is None or wanted not in names:
+        listed = ", ".join(names) or "(none)"
+        raise InvalidParameterError(f"{document.name} holds the arrays {listed}; say which holds the features.")
+    values = arrays[wanted]
     if values.ndim < 2 or values.dtype.kind not in "fiub":
         raise UnreadableFileError(
-            f"{source} holds {values.dtype} of shape {values.shape}; features are numbers, one row per item."
+            f"{document.name} holds {values.dtype} of shape {values.shape}; features are numbers, one row per item."
         )
-    return Features(name_array(range(len(values))), values)
+    id_array = next((name for name in ID_ARRAYS if name in names and name != wanted), None)
+    ids = range(len(values)) if id_array is None else arrays[id_array].tolist()
+    if not isinstance(ids, (range, list)) or len(ids) != len(values):
+        raise UnreadableFileError(f"{document.name} has {len(values)} rows of {wanted} but {np.size(ids)} ids.")
+    return Features(name_array(ids), values)
 
 
-def _from_npz(source: Path, array: str | None) -> Features:
-    stored = _load_numpy(source)
-    with stored:
-        names = list(stored.files)
-        wanted = array or next((name for name in FEATURE_ARRAYS if name in names), None)
-        if wanted is None and len(names) == 1:
-            wanted = names[0]
-        if wanted not in names:
-            raise InvalidParameterError(f"{source} holds the arrays {', '.join(names)}; say which holds the features.")
-        features = _numbered(stored[wanted], source)
-        id_array = next((name for name in ID_ARRAYS if name in names and name != wanted), None)
-        ids = features.ids if id_array is None else name_array(stored[id_array].tolist())
-    if len(ids) != len(features.values):
-        raise UnreadableFileError(f"{source} has {len(features.values)} rows of {wanted} but {len(ids)} ids.")
-    return Features(ids, features.values)
-
-
-def _from_table(source: Path, id_column: str | None) -> Features:
-    import polars as pl
-
-    try:
-        if source.suffix == ".parquet":
-            table = pl.read_parquet(source)
-        else:
-            table = pl.read_csv(source, separator="\t" if source.suffix == ".tsv" else ",", infer_schema_length=10_000)
-    except (pl.exceptions.PolarsError, OSError) as error:
-        raise UnreadableFileError(f"{source} cannot be read as a table: {error}") from error
+def from_table(document: Document, id_column: str | None) -> Features:
+    """Features and ids from the columns of a table."""
+    table = document.frame
     chosen = id_column or next((name for name in ID_COLUMNS if name in table.columns), None)
-    if chosen not in table.columns:
+    if chosen is None or chosen not in table.columns:
         raise InvalidParameterError(
-            f"{source} has no column of item ids{'' if id_column is None else f' {id_column!r}'}; its columns are "
-            f"{some(table.columns, 10)}. Name the one that holds the ids."
+            f"{document.name} has no column of item ids{'' if id_column is None else f' {id_column!r}'}; its columns "
+            f"are {some(table.columns, 10)}. Name the one that holds the ids."
         )
-    numeric = table.drop(chosen)
-    text = [name for name, kind in numeric.schema.items() if not kind.is_numeric() and kind != pl.Boolean]
-    if text:
+    ids = table[chosen]
+    if document.container == "table":
+        (ids,) = whole_numbers_together(ids)
+    columns = {name: numbers(column) for name, column in zip(table.columns, table, strict=True) if name != chosen}
+    text = [name for name, column in columns.items() if column is None]
+    if text or not columns:
         raise UnreadableFileError(
-            f"{source}: {len(text)} of {numeric.width} feature columns are not numeric: {some(text)}. "
+            f"{document.name}: {len(text)} of {len(columns)} feature columns are not numeric: {some(text)}. "
             "Drop them or turn them into numbers first."
         )
-    return Features(name_array(table[chosen].to_list()), numeric.cast(pl.Float32).to_numpy())
+    return Features(name_array(list(ids)), pl.DataFrame(columns).cast(pl.Float32).to_numpy())
 
 
-def _require_finite(features: Features, source: Path) -> None:
+def numbers(column: pl.Series) -> pl.Series | None:
+    """A column as numbers, missing where a cell is empty; None where it is of another kind."""
+    if column.dtype == pl.String:
+        found = column.str.strip_chars().replace(["true", "false", ""], ["1", "0", None])
+        cast = found.cast(pl.Float64, strict=False)
+        return cast if cast.null_count() == found.null_count() else None
+    return column if column.dtype.is_numeric() or column.dtype == pl.Boolean else None
+
+
+def require_finite(features: Features, source: Path) -> None:
+    """Stop at missing or infinite numbers."""
     flat = features.values.reshape(len(features.values), -1)
     rows = np.flatnonzero(~np.isfinite(flat).all(axis=1)) if flat.dtype.kind == "f" else np.empty(0, dtype=int)
     if len(rows):

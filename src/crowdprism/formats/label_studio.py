@@ -8,7 +8,9 @@ from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
+from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.schemas import LabelStudioRecord, LabelStudioTask
 
 # Where a result keeps its label, by its type.
 VALUE_KEYS = ("choices", "rating", "taxonomy", "selected", "number", "text", "labels")
@@ -17,19 +19,21 @@ MIN_FIELDS = ("annotation_id", "annotator", "created_at", "updated_at", "lead_ti
 
 def matches_json(document: Document) -> bool:
     """Tell whether these are tasks with annotations."""
-    if document.container not in ("json", "json lines") or not isinstance(document.json, list):
-        return False
-    first = document.json[0] if document.json else None
-    return isinstance(first, dict) and "data" in first and ("annotations" in first or "completions" in first)
+    return (
+        document.is_records
+        and "data" in document.json[0]
+        and bool({"annotations", "completions"} & {*document.json[0]})
+    )
 
 
 def read_json(document: Document) -> RawAnnotations:
     """Read tasks: cancelled annotations are skipped, those marked as ground truth become gold."""
-    name = document.asked.get("label") or only_question(document)
+    tasks = document.records_as(LabelStudioTask)
+    name = document.asked.get("label") or only_question(document.name, tasks)
     item_field = document.asked.get("item", "id")
     raw = RawAnnotations({"item": item_field, "annotator": "completed_by", "label": name}, is_text=False)
     raw.columns |= {"duration": "lead_time", "timestamp": "created_at", "gold": "ground_truth"}
-    for place, task in enumerate(document.records):
+    for place, task in enumerate(tasks):
         item = item_of(document, place, task, item_field)
         if item_field == "id":
             raw.see_content(item, json.dumps(task.get("data"), sort_keys=True), document.name)
@@ -44,6 +48,7 @@ def read_json(document: Document) -> RawAnnotations:
                 continue
             if annotation.get("ground_truth"):
                 raw.add_gold(item, label)
+                raw.n_gold_rows += 1
             else:
                 duration, when = annotation.get("lead_time"), annotation.get("created_at")
                 raw.add(item, person(annotation.get("completed_by")), label, duration=duration, timestamp=when)
@@ -74,11 +79,11 @@ def person(completed_by: Any) -> Any:
     return completed_by
 
 
-def only_question(document: Document) -> str:
+def only_question(document_name: str, tasks: list[dict[str, Any]]) -> str:
     """The one question that has labels; several are an error that lists them."""
     names = Counter(
         str(result["from_name"])
-        for task in document.records
+        for task in tasks
         for annotation in annotations_of(task)
         for result in annotation.get("result") or []
         if "from_name" in result and any(key in result.get("value", {}) for key in VALUE_KEYS)
@@ -87,11 +92,11 @@ def only_question(document: Document) -> str:
         return next(iter(names))
     if not names:
         raise UnreadableFileError(
-            f"{document.name} is a Label Studio export without any choice, rating or the like. "
+            f"{document_name} is a Label Studio export without any choice, rating or the like. "
             "Check that it was annotated, and that the annotations (not only the tasks) were exported."
         )
     listed = ", ".join(f"{name} ({count})" for name, count in names.most_common())
-    raise UnreadableFileError(f"{document.name} answers several questions: {listed}.", remedy="Choose one with {label}")
+    raise UnreadableFileError(f"{document_name} answers several questions: {listed}.", remedy="Choose one with {label}")
 
 
 def label_of(annotation: dict[str, Any], name: str) -> Any:
@@ -122,7 +127,7 @@ def matches_min(document: Document) -> bool:
 
 def read_min(document: Document) -> RawAnnotations:
     """Read one record per annotation."""
-    records = document.records
+    records = document.records_as(LabelStudioRecord)
     item_field = document.asked.get("item", "id")
     name = document.asked.get("label") or label_field(document, records, item_field)
     for field in (item_field, name):
@@ -141,21 +146,16 @@ def read_min(document: Document) -> RawAnnotations:
             continue
         if item_field == "id":
             content = json.dumps([record.get(field) for field in data_fields], sort_keys=True, default=str)
-            raw.see_content(record["id"], content, document.name)
+            raw.see_content(record.get("id"), content, document.name)
         numbers = {role: record.get(field) or None for role, field in times.items()}
-        if "duration" in numbers and numbers["duration"] is not None:
-            numbers["duration"] = float(numbers["duration"])
-        raw.add(record[item_field], person(record.get("annotator")), label, **numbers)
+        raw.add(record.get(item_field), person(record.get("annotator")), label, **numbers)
     return raw
 
 
 def answer_of(cell: Any) -> Any:
     """A cell is a label, JSON with several, or empty."""
     if isinstance(cell, str) and cell[:1] in ("{", "["):
-        try:
-            cell = json.loads(cell)
-        except json.JSONDecodeError:
-            return cell
+        cell = cell_json(cell)
     if isinstance(cell, dict):
         cell = next((cell[key] for key in VALUE_KEYS if key in cell), None)
     found = single(cell)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
+from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.raw_annotations import RawAnnotations
 
 INPUT, ANSWER = "Input.", "Answer."
@@ -33,11 +33,15 @@ def read(document: Document) -> RawAnnotations:
     )
     times = {"duration": "WorkTimeInSeconds"} if "WorkTimeInSeconds" in document.columns else {}
     raw.columns |= times
+    require_columns(document, raw.columns["annotator"], *(column for pair in pairs for column in pair))
+    raw.n_answers = 0
     for place, record in enumerate(document.records):
         raw.n_rows += 1
         if record.get("AssignmentStatus") == "Rejected" and not document.options.include_rejected:
             raw.skip("rejected", document.place(place))
+            raw.n_answers += 1
             continue
+        raw.n_answers += len(pairs)
         worker = record[raw.columns["annotator"]]
         # The time is that of the whole assignment, so each of its items gets an equal share.
         numbers = {role: seconds(record.get(field), len(pairs)) for role, field in times.items()}
@@ -46,6 +50,13 @@ def read(document: Document) -> RawAnnotations:
             if raw.is_single(label, document.place(place), f"no answer in {label_column}"):
                 raw.add(record[item_column], worker, label, **numbers)
     return raw
+
+
+def require_columns(document: Document, *columns: str) -> None:
+    """Stop where a column is not there; a group such as Answer.*.on stands for several."""
+    absent = [column for column in columns if not column.endswith(".*.on") and column not in document.columns]
+    if absent:
+        raise UnreadableFileError(f"{document.name} has no column {absent[0]!r}; it has {some(document.columns, 15)}.")
 
 
 def seconds(text: Any, share: int) -> float | None:
@@ -133,7 +144,7 @@ def answer(record: dict[str, Any], column: str) -> Any:
         return chosen[0] if len(chosen) == 1 else chosen or None
     cell = record.get(column)
     if column == TASK_ANSWERS and cell:
-        return task_answer(json.loads(cell))
+        return task_answer(cell_json(cell))
     return None if cell in (None, "", "{}") else cell
 
 

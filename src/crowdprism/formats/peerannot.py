@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from crowdprism.errors import UnreadableFileError
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.schemas import PeerannotAnswers, require_shape
 
 N_LOOKED_AT = 20
+MOST_CLASSES = 1_000_000
+MOST_DIGITS = 18
 
 
 def matches(document: Document) -> bool:
@@ -25,6 +29,7 @@ def matches(document: Document) -> bool:
 def read(document: Document) -> RawAnnotations:
     """Read nested answers; a metadata.json beside the file says how many classes there are."""
     raw = RawAnnotations({"item": "(outer keys)", "annotator": "(inner keys)", "label": "(values)"}, is_text=True)
+    require_shape([document.json], PeerannotAnswers, lambda _: document.name)
     for item, given in document.json.items():
         for annotator, label in given.items():
             raw.add(item, annotator, label if isinstance(label, str) else json.dumps(label))
@@ -32,7 +37,12 @@ def read(document: Document) -> RawAnnotations:
     raw.item_names = list(document.json)
     metadata = beside(document)
     n_classes = metadata.get("n_classes")
-    if isinstance(n_classes, int) and all(label.isdigit() and int(label) < n_classes for label in raw.label):
+    if isinstance(n_classes, int) and n_classes > MOST_CLASSES:
+        raise UnreadableFileError(
+            f"metadata.json beside {document.name} names {n_classes} classes, more than {MOST_CLASSES}. Correct it."
+        )
+    codes = [int(label) if label.isdecimal() and len(label) <= MOST_DIGITS else MOST_CLASSES for label in raw.label]
+    if isinstance(n_classes, int) and max(codes, default=0) < n_classes:
         raw.classes = list(range(n_classes))
         raw.notes.append(f"metadata.json names {n_classes} classes")
     return raw

@@ -7,6 +7,7 @@ from typing import Any
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.schemas import ProdigyRecord
 
 ITEM, ANNOTATOR = "_input_hash", "_annotator_id"
 
@@ -24,7 +25,7 @@ def read(document: Document) -> RawAnnotations:
     has_time = "_timestamp" in document.columns
     if has_time:
         raw.columns["timestamp"] = "_timestamp"
-    for place, record in enumerate(document.records):
+    for place, record in enumerate(document.records_as(ProdigyRecord)):
         raw.n_rows += 1
         label, reason = label_of(record)
         if reason:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from crowdprism.errors import InvalidAnnotationsError
+from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError
 
 NUMBERS = ("weight", "duration", "timestamp")
 WHOLE_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # as Python writes it; "007" stays text, and 18 digits fit int64
@@ -26,6 +26,7 @@ class ReadingOptions:
     annotator_from: str | None = None
     missing: Sequence[Any] | None = None
     encoding: str = "utf-8"
+    max_size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -115,6 +116,8 @@ class RawAnnotations:
         self.classes: Any = None
         self.keeps_order = False  # True where the file says the order of names, as our own npz does
         self.n_rows = 0
+        self.n_answers: int | None = None  # where a row can hold several answers, or none
+        self.n_gold_rows = 0  # rows that gave the true class and no annotation
         self.skipped: dict[str, Skipped] = {}
         self.notes: list[str] = []
         self.content: dict[Any, tuple[Any, str]] = {}
@@ -136,6 +139,17 @@ class RawAnnotations:
         """Count rows that are left out."""
         before = self.skipped.get(reason)
         self.skipped[reason] = Skipped(count, place) if before is None else Skipped(before.count + count, before.first)
+
+    def require_all_counted(self, name: str) -> None:
+        """Stop if answers vanished: each is an annotation, gold, or skipped for a reason. This would be our mistake."""
+        n_answers = self.n_rows if self.n_answers is None else self.n_answers
+        n_skipped = sum(skip.count for skip in self.skipped.values())
+        counted = len(self.label) + n_skipped + self.n_gold_rows
+        if n_answers != counted or not len(self.item) == len(self.annotator) == len(self.label):
+            raise UnreadableFileError(
+                f"{name}: internal error, the answers do not add up: {n_answers} in the file, {len(self.label)} "
+                f"annotations, {n_skipped} skipped, {self.n_gold_rows} gold. Please report it with the file."
+            )
 
     def is_single(self, label: Any, place: str, reason: str = "no label") -> bool:
         """Tell whether there is one label; skip the record where there is none (None) or several (a list)."""

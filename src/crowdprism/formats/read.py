@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
-import codecs
+import csv
 import difflib
 import glob
 import logging
 import os
-from collections.abc import Hashable, Iterable, Sequence
+import zipfile
+import zlib
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 
 from crowdprism.annotations.building import gold_by_item, require_known_repeats
 from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import detect
-from crowdprism.formats.documents import ENDINGS, PACKINGS, data_ending, open_documents
+from crowdprism.formats.documents import ENDINGS, open_documents
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
 from crowdprism.formats.tables import SYNONYMS
+from crowdprism.formats.unpacking import PACKINGS, data_ending, size_in_bytes
 
 logger = logging.getLogger("crowdprism")
 Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+# What libraries raise on damaged content, and nothing that a mistake of our own would raise.
+FOREIGN_ERRORS = (
+    pl.exceptions.PolarsError, pl.exceptions.PanicException, zipfile.BadZipFile, zlib.error, csv.Error, UnicodeError,
+    RecursionError, MemoryError, OverflowError,
+)  # fmt: skip
 FoundFile = tuple[Path, bool]  # a file, and whether it comes from a folder: then it may not hold annotations at all
 
 
@@ -46,6 +56,7 @@ def read_annotations(
     annotator_from: str | None = None,
     missing: Sequence[Any] | None = None,
     encoding: str = "utf-8",
+    max_size: int | str | None = None,
 ) -> Annotations:
     """Read annotations from whatever a tool exported.
 
@@ -76,6 +87,9 @@ def read_annotations(
         What stands for "no label" in a cell; by default an empty cell, NaN and the like, in wide tables also -1.
     encoding
         Of text files.
+    max_size
+        Most bytes of one file or archive, unpacked, such as `"8GB"`. By default 4 GB or a quarter of the memory,
+        whichever is less, and for packed files above 256 MB at most 100 times the packed size.
 
     Examples
     --------
@@ -96,6 +110,7 @@ def read_annotations(
         annotator_from=annotator_from,
         missing=missing,
         encoding=encoding,
+        max_size=max_size,
         item=item,
         annotator=annotator,
         label=label,
@@ -117,6 +132,7 @@ def read_annotations_with_report(
     annotator_from: str | None = None,
     missing: Sequence[Any] | None = None,
     encoding: str = "utf-8",
+    max_size: int | str | None = None,
     **columns: str | None,
 ) -> tuple[Annotations, ReadingReport]:
     """As `read_annotations`, and return the account of the reading as well.
@@ -138,6 +154,7 @@ def read_annotations_with_report(
         annotator_from=annotator_from,
         missing=missing,
         encoding=encoding,
+        max_size=size_in_bytes(max_size),
     )
     require_options(format, options)
     require_known_repeats(repeats)
@@ -145,7 +162,11 @@ def read_annotations_with_report(
     found = read_files(files, format, options)
     raw = merged(found.parts)
     require_any(raw, found.files[0])
-    annotations = build(raw, found.files[0], classes, repeats)
+    with decoding(found.files[0]):
+        annotations = build(raw, found.files[0], classes, repeats)
+    if repeats == "last" and annotations.n_annotations < len(raw.label):
+        raw.skip("answered again later", found.files[0], len(raw.label) - annotations.n_annotations)
+    assert repeats == "last" or annotations.n_annotations == len(raw.label)
     report = ReadingReport(
         format=found.format,
         columns=raw.columns,
@@ -174,8 +195,8 @@ def require_options(format: str, options: ReadingOptions) -> None:
     if options.annotator_from not in (None, "filename"):
         raise InvalidParameterError(f'annotator_from must be "filename" or None, not {options.annotator_from!r}.')
     try:
-        codecs.lookup(options.encoding)
-    except LookupError as error:
+        b"ab".decode(options.encoding, errors="ignore")
+    except (LookupError, UnicodeError) as error:
         raise InvalidParameterError(f"There is no encoding {options.encoding!r}; try 'utf-8' or 'cp1252'.") from error
 
 
@@ -241,21 +262,39 @@ class FilesRead:
     left_out: dict[str, str]
 
 
+@contextmanager
+def decoding(name: str) -> Iterator[None]:
+    """Turn what libraries raise while a file is decoded into an error that names the file."""
+    try:
+        yield
+    except FOREIGN_ERRORS as error:
+        reason = str(error).split("\n")[0][:300] or type(error).__name__
+        if isinstance(error, RecursionError):
+            reason = "its values are nested too deeply"
+        raise UnreadableFileError(
+            f"{name} cannot be read: {reason}. Check the file or export it again; nothing was read."
+        ) from error
+
+
 def read_files(files: list[FoundFile], format: str, options: ReadingOptions) -> FilesRead:
     """Read each file; all must be of one format. Of a folder, files that are no annotations are left out and named."""
     parts: list[RawAnnotations] = []
     formats: dict[str, str] = {}
     left_out: dict[str, str] = {}
     for path, from_folder in files:
-        for document in open_documents(path, options):
-            name = detect.detect_format(document) if format == "auto" else format
-            if name is None and from_folder:
-                left_out[document.name] = document.seen()
-                continue
-            if name is None:
-                raise detect.unknown_format(document)
-            formats[document.name] = name
-            parts.append(detect.FORMATS[name].read(document))
+        with decoding(str(path)):
+            documents = open_documents(path, options)
+        for document in documents:
+            with decoding(document.name):
+                name = detect.detect_format(document) if format == "auto" else format
+                if name is None and from_folder:
+                    left_out[document.name] = document.seen()
+                    continue
+                if name is None:
+                    raise detect.unknown_format(document)
+                formats[document.name] = name
+                parts.append(detect.FORMATS[name].read(document))
+            parts[-1].require_all_counted(document.name)
     if not parts:
         raise UnreadableFileError(
             "None of the files is in a known format: "

@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 
 from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats import text_tables
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations
 
@@ -48,6 +49,7 @@ MAX_CLASSES_TO_GUESS = 50  # a table with more distinct cells in its first rows 
 UNNAMED = ("", "unnamed0", "column1", "index", "id")
 CIFAR10H_ITEMS = ("cifar10_test_test_idx", "image_filename", "item", "image_id", "image")
 MILLISECONDS = 1000.0
+MOST_CELLS = 1 << 20  # bytes of the first line that show whether it is a row of numbers
 
 
 def simplified(name: str) -> str:
@@ -223,6 +225,8 @@ def read_cifar10h(document: Document) -> RawAnnotations:
     for role, column in (("item", item), ("gold", "true_label"), ("duration", "reaction_time")):
         if column is not None and column in document.columns:
             given[role] = column
+    if "is_attn_check" not in document.columns or document.container != "table":
+        raise UnreadableFileError(f"{document.name} has no column 'is_attn_check'. Leave the format out.")
     is_check = document.frame["is_attn_check"].str.to_lowercase().is_in(["1", "1.0", "true"])
     checks = is_check.arg_true()
     document.frame = document.frame.filter(~is_check)
@@ -239,8 +243,7 @@ def matches_matrix(document: Document) -> bool:
     """Tell whether this is a text of numbers without header, such as `answers.txt`."""
     if document.container != "table":
         return False
-    lines = document.head_text.removeprefix("\ufeff").splitlines()
-    cells = cells_of(next((line for line in lines if line.strip()), ""))
+    cells = cells_of(document.table.data.partition(b"\n")[0][:MOST_CELLS].decode(errors="replace"))
     # 0, 1, 2, ... in the first line are the names of columns, not labels.
     return all(map(is_number, cells)) and not (len(cells) > 2 and cells == [str(n) for n in range(len(cells))])
 
@@ -262,7 +265,10 @@ def is_number(cell: str) -> bool:
 
 def read_matrix(document: Document) -> RawAnnotations:
     """Read a matrix of class codes; items and annotators are numbered from 0."""
-    rows = [cells_of(line) for line in document.text.splitlines() if line.strip()]
+    text = text_tables.decode(document.table.data, document.name)
+    if "\r" in text.replace("\r\n", "\n"):
+        raise UnreadableFileError(f"{document.name} has a carriage return within a row. End lines with a line feed.")
+    rows = [cells_of(line) for line in text.split("\n") if line.strip()]
     odd = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
     if odd is not None:
         raise UnreadableFileError(
@@ -273,7 +279,6 @@ def read_matrix(document: Document) -> RawAnnotations:
     items, annotators = list(range(len(rows))), list(range(cells.shape[1]))
     raw = labelled_cells(cells, items, annotators, markers_of(document, MISSING_CELLS))
     raw.columns = {"item": "(row number)", "annotator": "(column number)", "label": "(cells)"}
-    raw.label = pl.Series(raw.label, dtype=pl.String)
     raw.n_rows = len(rows)
     return raw
 
@@ -286,7 +291,7 @@ def matches_wide(document: Document) -> bool:
     if any(name in SYNONYMS["annotator"] or name in SYNONYMS["label"] for name in names):
         return False
     first = item_column(document)
-    start = [document.columns.index(first)] if first is not None else []
+    start = [document.columns.index(first)] if first in document.columns else []
     cells = [cell for row in sample_cells(document) for place, cell in enumerate(row) if place not in start]
     values = {cell.strip().lower() for cell in cells} - set(MISSING_CELLS)
     if first is not None:
@@ -305,7 +310,7 @@ def item_column(document: Document) -> str | None:
     """The column that names items: as asked, else the first one if its name says so or it has none."""
     if "item" in document.asked:
         return document.asked["item"]
-    first = document.columns[0]
+    first = next(iter(document.columns), "")
     return first if simplified(first) in UNNAMED or simplified(first) in SYNONYMS["item"] else None
 
 
@@ -313,11 +318,10 @@ def read_wide(document: Document) -> RawAnnotations:
     """Read a wide table."""
     frame = document.frame
     first = item_column(document)
-    if first is not None and document.columns[0] == first:
-        first = frame.columns[0]  # a column without name gets one from the table engine
-    if first is not None and first not in frame.columns:
-        raise UnreadableFileError(f"{document.name} has no column {first!r}. Its columns are {frame.columns}.")
     gold = document.asked.get("gold")
+    absent = [column for column in (first, gold) if column is not None and column not in frame.columns]
+    if absent:
+        raise UnreadableFileError(f"{document.name} has no column {absent[0]!r}; it has {some(frame.columns, 15)}.")
     annotators = [column for column in frame.columns if column not in (first, gold)]
     items = list(range(frame.height)) if first is None else frame[first].to_list()
     cells = np.empty((frame.height, len(annotators)), dtype=object)
@@ -340,5 +344,5 @@ def labelled_cells(cells: Any, items: list[Any], annotators: list[Any], markers:
     raw.item = [items[place] for place in row]
     raw.annotator = [annotators[place] for place in column]
     raw.label = cells[row, column].tolist()
-    raw.item_names, raw.annotator_names = items, annotators
+    raw.item_names, raw.annotator_names, raw.n_answers = items, annotators, int(present.sum())
     return raw

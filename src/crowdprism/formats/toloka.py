@@ -33,7 +33,7 @@ def read(document: Document) -> RawAnnotations:
         raw.n_rows += 1
         if record.get(golden):
             raw.add_gold(record[item], record[golden])
-        status = (record.get(STATUS) or "").upper()
+        status = str(record.get(STATUS) or "").upper()
         if status not in ANSWERED and not document.options.include_rejected:
             raw.skip(status.lower(), document.place(place))
         elif not record[label]:

@@ -1,0 +1,123 @@
+"""JSON and JSON lines as Python values; what cannot be told apart or written again later is refused here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from crowdprism.errors import UnreadableFileError
+
+LARGE_JSON = 1 << 24  # characters
+SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+class JsonLines(list[Any]):
+    """Records that stood one per line."""
+
+
+class RepeatedKeyError(ValueError):
+    """An object has the same key twice."""
+
+
+def parse_json(text: str, name: str) -> Any:
+    """The value of a JSON document, or `JsonLines` where there is one value per line or a single record."""
+    if len(text) >= LARGE_JSON and text.rstrip()[-1:] not in ("]", "}"):  # parsing would take long to find out
+        raise UnreadableFileError(
+            f"{name} is cut off: it begins as JSON but its last characters (of {len(text)}) are "
+            f"{text.rstrip()[-20:]!r}. Export or copy it again; nothing was read."
+        )
+    try:
+        found = loads(text)
+    except json.JSONDecodeError as error:
+        start = text.lstrip()
+        begins_as_lines = start[:1] == "{" and error.lineno > 1 and is_json(start.split("\n", 1)[0])
+        if error.msg != "Extra data" and not begins_as_lines:
+            raise broken_json(name, text, error) from error
+        found = JsonLines(json_lines(text, name))
+    except (RecursionError, ValueError) as error:
+        raise unusual_json(name, error) from error
+    if SURROGATE.search(text):
+        require_encodable(found, name)
+    if isinstance(found, dict) and not all(isinstance(value, dict) for value in found.values()):
+        return JsonLines([found])  # a single record
+    return found
+
+
+def loads(text: str) -> Any:
+    """Parse JSON; an object with the same key twice is an error, because one of the values would be lost."""
+    return json.loads(text, object_pairs_hook=distinct_keys)
+
+
+def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The pairs as a dict."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        repeated = next(key for place, key in enumerate(keys) if key in keys[:place])
+        raise RepeatedKeyError(f"an object has the key {repeated!r} twice")
+    return found
+
+
+def cell_json(text: str) -> Any:
+    """The value of a cell that holds JSON; text that is no JSON stays as it is."""
+    try:
+        return loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def unusual_json(name: str, error: Exception) -> UnreadableFileError:
+    """Say what valid JSON holds that no export does."""
+    why = str(error) if isinstance(error, RepeatedKeyError) else "a number has thousands of digits"
+    if isinstance(error, RecursionError):
+        why = "values are nested too deeply"
+    return UnreadableFileError(f"{name} is no export: {why}. Correct the file or export it again; nothing was read.")
+
+
+def require_encodable(found: Any, name: str) -> None:
+    """Stop at half of a surrogate pair: such a text cannot be written to any file."""
+    try:
+        json.dumps(found, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        around = error.object[max(error.start - 20, 0) : error.start]
+        raise UnreadableFileError(
+            f"{name} holds half of a surrogate pair, \\u{ord(error.object[error.start]):04x}, after {around!r}: this "
+            "is no text. Correct the file or export it again; nothing was read."
+        ) from error
+
+
+def broken_json(name: str, text: str, error: json.JSONDecodeError) -> UnreadableFileError:
+    """Say where JSON breaks off."""
+    cut = error.pos >= len(text.rstrip()) - 1 or error.msg.startswith("Unterminated")
+    why = "the file seems cut off there; export or copy it again" if cut else "correct the file or export it again"
+    return UnreadableFileError(
+        f"{name} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno} (character {error.pos}); "
+        f"{why}. Nothing was read."
+    )
+
+
+def is_json(text: str) -> bool:
+    """Tell whether this is one whole JSON value."""
+    try:
+        loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def json_lines(text: str, name: str) -> Iterator[Any]:
+    """Parse one JSON value per line."""
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield loads(line)
+        except json.JSONDecodeError as error:
+            raise UnreadableFileError(
+                f"{name} is not valid JSON lines: {error.msg} in line {number}, column {error.colno}. "
+                "If it is the last line, the file was cut off; export or copy it again. Nothing was read."
+            ) from error
+        except (RecursionError, ValueError) as error:
+            raise unusual_json(f"{name} line {number}", error) from error

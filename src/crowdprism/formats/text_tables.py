@@ -1,0 +1,183 @@
+"""Text tables: rows and cells as Python's csv module finds them, read by polars where nothing is doubtful.
+
+A line feed ends a row (with or without a carriage return before it), and nothing else does. A carriage return elsewhere
+is content inside quotes and an error outside: other programs would see a new row there.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import NamedTuple
+
+import numpy as np
+import polars as pl
+
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats.inert_cells import frame_as_written, rows_as_written
+
+N_SAMPLE = 50
+DELIMITERS = (",", "\t", ";", "|")
+BLANK_LINES = re.compile(rb"(?:[ \t]*\r?\n)*")
+MOST_COLUMNS = 50_000  # more take minutes
+QUOTE, LINE_END = ord('"'), ord("\n")
+
+
+class TableText(NamedTuple):
+    """A text table in UTF-8 that begins with its header, and the number of the header's line in the file."""
+
+    data: bytes
+    first_line: int
+
+
+def table_text(data: bytes) -> TableText:
+    """Leave out a byte order mark and blank lines at the start.
+
+    Examples
+    --------
+    >>> table_text(b"\\n\\nitem,label\\n")
+    TableText(data=b'item,label\\n', first_line=3)
+    """
+    data = data.removeprefix(b"\xef\xbb\xbf")
+    found = BLANK_LINES.match(data)
+    start = found.end() if found else 0
+    return TableText(data[start:], data.count(b"\n", 0, start) + 1)
+
+
+def sample_rows(text: str, name: str) -> tuple[str, list[list[str]]]:
+    """The delimiter of a table and its first rows.
+
+    The delimiter is the one that gives most cells in the first row; the same number in the next rows is preferred.
+    """
+    lines = text.split("\n", N_SAMPLE)[:N_SAMPLE]
+    samples = {delimiter: first_rows(lines, delimiter) for delimiter in (*DELIMITERS, " ")}
+
+    def quality(delimiter: str) -> tuple[bool, int]:
+        sizes = [len(row) for row in samples[delimiter]]
+        return len(set(sizes)) == 1 and sizes[0] > 1, sizes[0] if sizes else 0
+
+    best = max(DELIMITERS, key=quality)
+    if quality(best)[1] <= 1:
+        best = " " if len(lines[0].split(" ")) > 1 else ","
+    if not samples[best]:
+        list(csv_rows(text, best, name, 1))
+        raise UnreadableFileError(f"{name} holds no table. Check that the file is the export itself.")
+    if len(samples[best][0]) > MOST_COLUMNS:
+        raise UnreadableFileError(
+            f"{name} has {len(samples[best][0])} columns, more than the {MOST_COLUMNS} that are read. Write a long "
+            "table, with a row per annotation."
+        )
+    return best, rows_as_written(samples[best])
+
+
+def first_rows(lines: list[str], delimiter: str) -> list[list[str]]:
+    """Rows of the first lines, up to the first that cannot be parsed."""
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # reported with its place when the whole table is read
+        rows.extend(row for row in csv.reader((f"{line}\n" for line in lines), delimiter=delimiter) if row)
+    return rows
+
+
+def column_names(header: list[str]) -> list[str]:
+    """Names without white space around them; a repeated name gets an ending.
+
+    Examples
+    --------
+    >>> column_names(["a ", "", "a"])
+    ['a', '', 'a_duplicated_0']
+    """
+    seen: Counter[str] = Counter()
+    names: list[str] = []
+    for name in map(str.strip, header):
+        found = name
+        while found in names[-1:] or seen[found]:
+            found = f"{name}_duplicated_{seen[name] - 1}"
+            seen[name] += 1
+        seen[found] += 1
+        names.append(found)
+    return names
+
+
+def read_table(table: TableText, delimiter: str, name: str) -> pl.DataFrame:
+    """Read a table, every cell as text; rows without any content are no rows."""
+    data, first_line = table
+    frame = parse_regular(data, delimiter) if is_regular(data, delimiter) else None
+    if frame is None:
+        frame = frame_of(csv_rows(decode(data, name), delimiter, name, first_line))
+    frame = frame_as_written(frame.with_columns(pl.all().fill_null("")))
+    names = column_names(list(frame.row(0)))
+    frame = frame.slice(1).rename(dict(zip(frame.columns, names, strict=True)))
+    if not frame.height:
+        raise UnreadableFileError(f"{name} has a header ({some(names, 12)}) but no rows. Check the export's filter.")
+    blank = frame.select(pl.all_horizontal(pl.all() == "")).to_series()
+    return frame.filter(~blank) if blank.any() else frame
+
+
+def is_regular(data: bytes, delimiter: str) -> bool:
+    """Tell whether quotes enclose whole cells and carriage returns end lines, so that all parsers agree."""
+    if QUOTE not in data and data.count(b"\r") == data.count(b"\r\n"):
+        return True
+    sign = re.escape(delimiter.encode())
+    cell = rb'(?:"(?:[^"]++|"")*+"|[^"\r\n' + sign + rb"]*+)"
+    return re.fullmatch(rb"(?:" + cell + rb"(?:" + sign + rb"|\r?\n|\Z))*+", data) is not None
+
+
+def parse_regular(data: bytes, delimiter: str) -> pl.DataFrame | None:
+    """Read by polars, and compare the number of rows with the line ends; None where polars finds fault."""
+    try:
+        frame = pl.read_csv(data, separator=delimiter, has_header=False, infer_schema=False)
+    except pl.exceptions.PolarsError:  # more cells than the header has, or bytes that are not UTF-8
+        return None
+    return frame if frame.height == n_rows(data) else None
+
+
+def n_rows(data: bytes) -> int:
+    """Rows of a regular table: line ends outside quotes, and a last row without one."""
+    if QUOTE not in data:
+        return data.count(b"\n") + (not data.endswith(b"\n"))
+    signs = np.frombuffer(data, dtype=np.uint8)
+    quotes, ends = np.flatnonzero(signs == QUOTE), np.flatnonzero(signs == LINE_END)
+    return int((np.searchsorted(quotes, ends) % 2 == 0).sum()) + (not data.endswith(b"\n"))
+
+
+def decode(data: bytes, name: str, encoding: str = "utf-8") -> str:
+    """Text of bytes; an error names the first byte that cannot be decoded."""
+    try:
+        return data.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise UnreadableFileError(
+            f"{name} is not {error.encoding}: byte 0x{data[error.start]:02x} in line {line} (byte {error.start} of the "
+            "file) cannot be decoded.",
+            remedy="Pass the right encoding, for example {encoding:'cp1252'} or {encoding:'latin-1'}.",
+        ) from error
+
+
+def csv_rows(text: str, delimiter: str, name: str, first_line: int) -> Iterator[list[str]]:
+    """Rows by Python's csv module; too many cells or a misplaced quote or carriage return is an error with its line."""
+    rows = csv.reader((f"{line}\n" for line in text.split("\n")), delimiter=delimiter, strict=True)
+    width = 0
+    try:
+        for row in rows:
+            width = width or len(row)
+            if len(row) > width:
+                raise UnreadableFileError(
+                    f"{name}: line {rows.line_num + first_line - 1} has {len(row)} cells where the header has {width}. "
+                    "Check quotes and delimiters in that line. Nothing was read."
+                )
+            yield row + [""] * (width - len(row))
+    except csv.Error as error:
+        why = "a carriage return within a row" if "new-line character" in str(error) else str(error)
+        raise UnreadableFileError(
+            f"{name} cannot be read as a table: {why} in line {rows.line_num + first_line - 1}. Put cells with quotes "
+            "or line ends in quotes, and end lines with a line feed. Nothing was read."
+        ) from error
+
+
+def frame_of(rows: Iterator[list[str]]) -> pl.DataFrame:
+    """Rows of equal length as a frame of text."""
+    columns = list(zip(*rows, strict=True))
+    return pl.DataFrame({str(place): pl.Series(list(cells), dtype=pl.String) for place, cells in enumerate(columns)})

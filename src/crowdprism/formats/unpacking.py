@@ -1,0 +1,208 @@
+"""Bytes of a file or an archive, unpacked under a limit: a size that a file states is checked, not believed."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import re
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+
+from crowdprism.errors import InvalidParameterError, UnreadableFileError
+
+GIGABYTE = 1 << 30
+MOST_BYTES = 4 * GIGABYTE - 1  # polars holds a text of at most 2**32 - 1 bytes
+SHARE_OF_MEMORY = 4  # a table takes about four times its size while it is read
+SMALL_ENOUGH = 256 << 20  # packed files may unpack to this much whatever their size
+USUAL_RATIO = 100  # tables and JSON seldom pack better; zeros pack 1000:1
+DEFLATE_RATIO = 1032  # no deflate stream unpacks to more than this many times its size
+CHUNK = 1 << 20
+PACKINGS = (".gz", ".zst")
+GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+ZSTD_BLOCK = 1 << 17  # the most that one block unpacks to
+RAW_BLOCK, REPEATED_BLOCK = 0, 1
+UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": GIGABYTE}
+ZIP_ERRORS = (
+    zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, ValueError, struct.error,
+    NotImplementedError,  # an unknown method of compression
+    RuntimeError,  # encrypted
+)  # fmt: skip
+
+
+def size_in_bytes(size: int | str | None) -> int | None:
+    """Return a size such as 500000 or "2GB" as a number of bytes; None stays None.
+
+    Examples
+    --------
+    >>> size_in_bytes("1.5 MB"), size_in_bytes(10)
+    (1572864, 10)
+    """
+    found = (
+        re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMG]?B?)\s*", str(size).upper()) if size is not None else None
+    )
+    number = float(found[1]) * UNITS[found[2]] if found and found[2] in UNITS else 0.0
+    if size is not None and number < 1:
+        raise InvalidParameterError(
+            f"max_size must be a number of bytes such as 500000000 or '500MB', not {size!r}.", parameter="max_size"
+        )
+    return None if size is None else int(number)
+
+
+def default_limit() -> int:
+    """Most bytes of one file, unpacked: 4 GB, or a quarter of the memory if that is less."""
+    try:
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, OSError, ValueError):  # not a POSIX system
+        return MOST_BYTES
+    return min(MOST_BYTES, memory // SHARE_OF_MEMORY)
+
+
+def limit_for(packed_size: int, max_size: int | None) -> int:
+    """Most bytes that a packed file may unpack to: as the caller says, else a multiple of its size."""
+    if max_size is not None:
+        return max_size
+    return min(default_limit(), max(SMALL_ENOUGH, USUAL_RATIO * packed_size))
+
+
+def too_large(name: str, what: str, limit: int) -> UnreadableFileError:
+    """Say that a file is larger than allowed."""
+    return UnreadableFileError(
+        f"{name} {what} more than {limit / (1 << 20):,.0f} MB, the most that is read. Nothing was read.",
+        remedy="If the file is what you expect, allow more with {max_size:'8GB'}.",
+    )
+
+
+def read_bytes(path: Path, max_size: int | None) -> bytes:
+    """Read a regular file of at most the allowed size."""
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise UnreadableFileError(f"{path} is not a regular file but a device, pipe or folder. Pass a file.")
+        limit = default_limit() if max_size is None else max_size
+        if status.st_size > limit:
+            raise too_large(str(path), "holds", limit)
+        with path.open("rb") as file:
+            return file.read(limit)
+    except OSError as error:
+        raise UnreadableFileError(f"{path} cannot be read: {error.strerror}. Check the path and its rights.") from error
+
+
+def packing_of(data: bytes) -> str:
+    """`gzip`, `zstd` or nothing, by the first bytes."""
+    return "gzip" if data[:2] == GZIP else "zstd" if data[:4] == ZSTD else ""
+
+
+def unpack(packed: bytes, name: str, max_size: int | None = None) -> bytes:
+    """Decompress gzip and zstd under the limit; a file that ends too early is an error, not a shorter file."""
+    packing = packing_of(packed)
+    if not packing:
+        return packed
+    limit = limit_for(len(packed), max_size)
+    try:
+        return gunzip(packed, name, limit) if packing == "gzip" else unpack_zstd(packed, name, limit)
+    except (EOFError, OSError, zlib.error, pl.exceptions.PolarsError) as error:
+        raise UnreadableFileError(
+            f"{name} is a damaged or truncated {packing} file ({error}). Copy or export it again; nothing was read."
+        ) from error
+
+
+def gunzip(packed: bytes, name: str, limit: int) -> bytes:
+    """Unpack gzip. Where it could exceed the limit, its size is counted first, without keeping anything."""
+    if len(packed) * DEFLATE_RATIO > limit:
+        size = 0
+        for chunk in gzip_chunks(packed):
+            size += len(chunk)
+            if size > limit:
+                raise too_large(name, "unpacks to", limit)
+    return b"".join(gzip_chunks(packed))
+
+
+def gzip_chunks(packed: bytes) -> Iterator[bytes]:
+    """Unpack every gzip member, piece by piece; zeros after the last one are padding."""
+    rest = packed
+    while rest.strip(b"\0") if len(rest) < CHUNK else rest:
+        stream = zlib.decompressobj(wbits=31)
+        while not stream.eof:
+            chunk = stream.decompress(rest, CHUNK)
+            rest = stream.unconsumed_tail
+            if not chunk and not rest and not stream.eof:
+                raise EOFError("it ends before the end of its content")
+            yield chunk
+        rest = stream.unused_data
+
+
+def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:
+    """Unpack text in zstd by the table reader, as one cell: signs that no text has stand for delimiters."""
+    if zstd_bound(packed) > min(limit, MOST_BYTES):
+        raise too_large(name, "may unpack to", limit)
+    try:
+        cells = pl.read_csv(
+            packed, has_header=False, separator="\x01", eol_char="\x02", quote_char=None, infer_schema=False
+        )
+    except pl.exceptions.NoDataError:
+        return b""
+    return "\x02".join("\x01".join(cell or "" for cell in row) for row in cells.rows()).encode()
+
+
+def zstd_bound(packed: bytes) -> int:
+    """Most bytes that zstd frames can unpack to, from the headers of their blocks (RFC 8878, 3.1.1)."""
+    at = total = 0
+    while packed[at : at + 4] == ZSTD:
+        descriptor = byte_at(packed, at + 4)
+        one_segment, dictionary = descriptor >> 5 & 1, (0, 1, 2, 4)[descriptor & 3]
+        content_size = (one_segment, 2, 4, 8)[descriptor >> 6]
+        at += 5 + (1 - one_segment) + dictionary + content_size
+        is_last = False
+        while not is_last:
+            byte_at(packed, at + 2)
+            header = int.from_bytes(packed[at : at + 3], "little")
+            is_last, kind, size = bool(header & 1), header >> 1 & 3, header >> 3
+            total += size if kind in (RAW_BLOCK, REPEATED_BLOCK) else ZSTD_BLOCK
+            at += 3 + (1 if kind == REPEATED_BLOCK else size)
+        at += 4 * (descriptor >> 2 & 1)  # a checksum
+    return total
+
+
+def byte_at(data: bytes, place: int) -> int:
+    """One byte; past the end is an error of the file."""
+    if place >= len(data):
+        raise EOFError("it ends before the end of its content")
+    return data[place]
+
+
+def unzip(data: bytes, name: str, *, max_size: int | None, endings: tuple[str, ...]) -> dict[str, bytes]:
+    """Members of a zip archive with one of the endings, in the order of their names, packed ones unpacked.
+
+    All together keep to the limit. A member is read no further than its stated size, and its checksum is compared.
+    """
+    limit = limit_for(len(data), max_size)
+    members: dict[str, bytes] = {}
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            wanted = [one for one in archive.infolist() if data_ending(one.filename) in endings]
+            wanted = sorted((one for one in wanted if "__MACOSX" not in one.filename), key=lambda one: one.filename)
+            if sum(one.file_size for one in wanted) > limit:
+                raise too_large(name, "states that it unpacks to", limit)
+            for one in wanted:
+                if one.filename in members:
+                    raise UnreadableFileError(f"{name} holds two files {one.filename}. Pack it again.")
+                members[one.filename] = unpack(archive.read(one), f"{name}/{one.filename}", limit)
+                limit -= len(members[one.filename])
+    except UnreadableFileError:
+        raise
+    except ZIP_ERRORS as error:
+        raise UnreadableFileError(f"{name} is a damaged or truncated zip file ({error}). Export it again.") from error
+    return members
+
+
+def data_ending(name: str) -> str:
+    """The ending of a file name, that of a packing left out."""
+    stem, ending = os.path.splitext(name.lower())
+    return os.path.splitext(stem)[1] if ending in PACKINGS else ending
