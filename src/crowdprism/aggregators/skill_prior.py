@@ -9,6 +9,7 @@ rounds, and EM climbs within each round. Constants were chosen on simulated crow
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +26,7 @@ SKILL_WITHOUT_PAIRS, WEIGHT_WITHOUT_PAIRS = 0.7, 4.0
 LEAST_ABOVE_CHANCE, LARGEST_SKILL = 0.05, 0.98
 LEAST_WEIGHT, LARGEST_WEIGHT = 2.0, 20.0
 LEAST_SQUARED_CONTRAST = 1e-3
+LEAST_OTHERS = 1e-6  # weight of other annotators' labels on an item that counts as a comparison
 
 
 @dataclass(frozen=True)
@@ -94,19 +96,22 @@ def _agreement(
     """Of annotations with other annotators' labels on the item: annotator, weight, share of those that are equal."""
     start = annotations.item_start[first : last + 1]
     own = slice(int(start[0]), int(start[-1]))
-    annotator, label = annotations.annotator[own], annotations.label[own].astype(np.int64)
-    n = len(annotator)
-    weight = np.ones(n) if annotations.weight is None else annotations.weight[own].astype(np.float64)
+    annotator, label = annotations.annotator[own], annotations.label[own]
+    weight = None if annotations.weight is None else annotations.weight[own].astype(np.float64)
     item = np.repeat(np.arange(last - first), np.diff(start))
     place = item * annotations.n_classes + label
     votes = np.bincount(place, weight, (last - first) * annotations.n_classes)
-    of_item = votes.reshape(-1, annotations.n_classes).sum(axis=1)
-    person = _runs(item, annotator)  # annotations are sorted by item, annotator, label: repeats are neighbours
-    answer = _runs(person, label)
-    others = of_item[item] - np.bincount(person, weight)[person]
-    equal = votes[place] - np.bincount(answer, weight)[answer]
-    paired = others > 0.5 * weight.min(initial=1.0)
-    return annotator[paired], weight[paired], equal[paired] / others[paired]
+    others, equal = votes.reshape(-1, annotations.n_classes).sum(axis=1)[item], votes[place]
+    mine: Any = 1.0 if weight is None else weight
+    mine_equal = mine
+    if ((annotator[1:] == annotator[:-1]) & (item[1:] == item[:-1])).any():  # sorted by item, annotator, label
+        person = _runs(item, annotator)
+        answer = _runs(person, label)
+        mine, mine_equal = np.bincount(person, weight)[person], np.bincount(answer, weight)[answer]
+    others, equal = others - mine, equal - mine_equal
+    paired = others > LEAST_OTHERS
+    counted = np.ones(int(paired.sum())) if weight is None else weight[paired]
+    return annotator[paired], counted, equal[paired] / others[paired]
 
 
 def _runs(*keys: NDArray[np.integer]) -> NDArray[np.int64]:
