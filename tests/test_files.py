@@ -1,4 +1,4 @@
-"""Files and folders appear complete or not at all."""
+"""Files appear complete or not at all."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crowdprism import files
-from crowdprism.files import cache_folder, data_folder, replacing_file, replacing_folder
+from crowdprism.files import cache_folder, data_folder, locked, open_regular, replacing_file
 
 
 def content(folder: Path) -> dict[str, str]:
@@ -31,47 +30,54 @@ def test_a_file_is_replaced_only_when_the_block_succeeds(tmp_path: Path) -> None
     assert content(tmp_path) == {str(Path("new", "labels.csv")): "first"}
 
 
-def test_a_folder_is_replaced_as_a_whole_only_when_the_block_succeeds(tmp_path: Path) -> None:
-    target = tmp_path / "run"
-    for name in ("a", "b"):
-        with replacing_folder(target) as fresh:
-            (fresh / name).write_text(name)
-    with pytest.raises(KeyboardInterrupt), replacing_folder(target) as fresh:
-        interrupted_after((fresh / "c").write_text("c"))
-    assert content(tmp_path) == {str(Path("run", "b")): "b"}
+def test_leftovers_of_a_killed_writer_go_and_those_of_a_running_one_stay(tmp_path: Path) -> None:
+    target = tmp_path / "labels.csv"
+    (tmp_path / ".labels.csv.0123456789abcdef").write_text("half")
+    (tmp_path / ".labels.csv.notes").write_text("mine")
+    with replacing_file(target, suffix=".csv") as first, replacing_file(target) as second:
+        second.write_text("second")
+        first.write_text("first")
+    assert content(tmp_path) == {"labels.csv": "first", ".labels.csv.notes": "mine"}
 
 
-def test_the_old_folder_comes_back_if_the_new_one_cannot_take_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "run"
-    with replacing_folder(target) as fresh:
-        (fresh / "old").write_text("old")
-    rename = os.rename
+def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "real").write_text("kept")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    os.mkfifo(tmp_path / "fifo")
+    for name in ("link", "fifo"):
+        with pytest.raises(FileExistsError, match="no regular file"), replacing_file(tmp_path / name):
+            pass
+    assert (tmp_path / "link").is_symlink()
 
-    def fail_for_the_new_one(source: Path, goal: Path) -> None:
-        if goal == target and not source.name.endswith(".old"):
-            raise PermissionError("in use")
-        rename(source, goal)
 
-    monkeypatch.setattr(files.os, "rename", fail_for_the_new_one)
-    with pytest.raises(PermissionError), replacing_folder(target) as fresh:
-        (fresh / "new").write_text("new")
-    assert content(tmp_path) == {str(Path("run", "old")): "old"}
+@pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
+def test_only_regular_files_are_opened(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    if kind == "link":
+        path.symlink_to("/dev/zero")
+    elif kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.mkdir()
+    with pytest.raises(OSError, match=r"regular|symbolic|[Ll]oop"):
+        open_regular(path)
+
+
+def test_a_lock_is_held_by_one_at_a_time_and_ends_with_its_block(tmp_path: Path) -> None:
+    for _ in range(2):
+        with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock"):
+            pass
 
 
 @pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
-def test_files_and_folders_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
+def test_files_have_the_permissions_of_the_umask(tmp_path: Path) -> None:
     umask = os.umask(0o027)
     try:
         with replacing_file(tmp_path / "file") as fresh:
             fresh.write_text("x")
-        with replacing_folder(tmp_path / "folder"):
-            pass
     finally:
         os.umask(umask)
     assert (tmp_path / "file").stat().st_mode & 0o777 == 0o640
-    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o750
 
 
 def test_the_data_folder_is_the_one_that_the_variable_names(monkeypatch: pytest.MonkeyPatch) -> None:

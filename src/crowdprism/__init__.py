@@ -55,12 +55,14 @@ def load(folder: str | os.PathLike[str]) -> Any:
     ...     cp.load(fitted.result_.save(f"{there}/run"))
     FitResult(majority-vote: 2 items, 2 annotators, 2 classes)
     """
-    if (Path(folder) / "classifier.json").exists():
+    from crowdprism.results import FitResult
+    from crowdprism.results.manifest import RunFiles, read_manifest
+
+    place = Path(folder)
+    if "classifier.json" in RunFiles(place, read_manifest(place)):
         from crowdprism.classifiers import load_classifier  # here, so that results load without torch
 
         return load_classifier(folder)
-    from crowdprism.results import FitResult
-
     return FitResult.load(folder)
 
 

@@ -1,21 +1,36 @@
-"""Atomic writing, and the folders that crowdprism reads data sets from and caches files in.
+"""Files that appear complete or not at all, locks, and the folders that crowdprism reads data sets from and caches in.
 
-A file or folder is written under a temporary name beside its target and renamed once it is complete, so that an
-interrupted program leaves the old content or none.
+A file is written under a temporary name beside its target and renamed once it is complete, so that an interrupted
+program leaves the old content or none. What killed programs left behind is removed by the next one that writes there:
+a program holds a lock on what it is writing, and the system releases the locks of a process that ends.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
-import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
+
+if sys.platform != "win32":
+    import fcntl
 
 DATA_VARIABLE = "CROWDPRISM_DATA"
 CACHE_VARIABLE = "CROWDPRISM_CACHE"
+TOKEN = r"[0-9a-f]{16}"  # the random part of a temporary name
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0)
+NO_WAITING = getattr(os, "O_NONBLOCK", 0)  # opening a FIFO returns at once
+
+
+def new_token() -> str:
+    """A random part for a temporary name; matches `TOKEN`."""
+    return secrets.token_hex(8)
 
 
 @contextmanager
@@ -37,47 +52,61 @@ def replacing_file(path: str | os.PathLike[str], suffix: str = "") -> Iterator[P
     ['labels.csv']
     """
     target = Path(path)
-    fresh = _temporary_path(target, suffix)
-    fresh.touch(exist_ok=False)  # fails before the work if the folder cannot be written to
+    if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
+        raise FileExistsError(errno.EEXIST, "It exists and is no regular file", str(target))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    remove_leftovers(target)
+    fresh = target.parent / f".{target.name}.{new_token()}{suffix}"
     try:
-        yield fresh
-        os.replace(fresh, target)
+        with locked(fresh):  # fails before the work if the folder cannot be written to
+            yield fresh
+            os.replace(fresh, target)
     finally:
         fresh.unlink(missing_ok=True)
 
 
-@contextmanager
-def replacing_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Yield a new empty folder beside `path`; it replaces `path` only if the block succeeds."""
-    target = Path(path)
-    fresh = _temporary_path(target)
-    fresh.mkdir()
-    try:
-        yield fresh
-        _swap(fresh, target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _temporary_path(target: Path, suffix: str = "") -> Path:
-    """A hidden name beside `target` that nothing has yet; the parent folder is made if it is missing."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    return target.parent / f".{target.name}.{secrets.token_hex(8)}{suffix}"
-
-
-def _swap(fresh: Path, target: Path) -> None:
-    """Rename `fresh` to `target`; the old folder is deleted only after that succeeded."""
-    if not target.exists():
-        os.rename(fresh, target)
+def remove_leftovers(target: Path) -> None:
+    """Remove temporary files of killed programs that were writing `target`; those of running programs are locked."""
+    if sys.platform == "win32":
         return
-    old = _temporary_path(target, ".old")
-    os.rename(target, old)
-    try:
-        os.rename(fresh, target)
-    except OSError:
-        os.rename(old, target)
-        raise
-    shutil.rmtree(old, ignore_errors=True)
+    pattern = re.compile(rf"\.{re.escape(target.name)}\.{TOKEN}(\.[a-z]+)?")
+    for path in [one for one in target.parent.iterdir() if pattern.fullmatch(one.name)]:
+        try:
+            with locked(path):
+                path.unlink(missing_ok=True)
+        except OSError:
+            continue
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[BinaryIO]:
+    """Hold a file (made if it is missing) so that no other `locked` can; BlockingIOError if somebody else holds it.
+
+    The lock ends with the block or with the process, however that ends. Windows has no such lock that leaves the file
+    readable, so nothing is locked there.
+    """
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS | NO_WAITING, 0o666)
+        with open(descriptor, "r+b", buffering=0) as file:
+            if sys.platform != "win32":
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                try:
+                    same = os.path.samestat(os.fstat(file.fileno()), os.lstat(path))
+                except FileNotFoundError:
+                    same = False
+                if not same:  # removed by the process that held it before
+                    continue
+            yield file
+            return
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file for reading, but no link, FIFO or device: these could lead elsewhere, wait, or never end."""
+    descriptor = os.open(path, os.O_RDONLY | NO_LINKS | NO_WAITING | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a regular file")
+    return open(descriptor, "rb")
 
 
 def data_folder() -> Path | None:

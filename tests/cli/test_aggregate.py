@@ -58,7 +58,8 @@ def test_bad_input_says_what_to_do_and_writes_nothing(
 def test_aggregate_leaves_result_tables_report_and_log(crowd_folder: Path, hostile: str, run) -> None:
     assert run("aggregate", "labels.csv", "-o", "run")[0] == 0
     names = set(os.listdir(crowd_folder / "run"))
-    assert names == {"result.json", "arrays.npz", "labels.csv", "annotators.csv", "report.html", "log.txt"}
+    tables = {"labels.csv", "annotators.csv", "report.html", "log.txt"}
+    assert names == {"manifest.json", "result.json", "arrays.npz", *tables}
     page = (crowd_folder / "run" / "report.html").read_text(encoding="utf-8")
     assert hostile not in page
     assert "crowdprism aggregate labels.csv -o run" in page

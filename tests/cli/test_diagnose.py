@@ -52,6 +52,7 @@ def test_diagnose_writes_three_tables_and_replaces_only_its_own(
         "annotators.csv",
         "findings.csv",
         "items.csv",
+        "manifest.json",
     ]
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "precious.txt").write_text("keep", encoding="utf-8")

@@ -69,6 +69,7 @@ def test_a_run_of_a_newer_version_says_so(command: str, small_folder: Path, fail
     cp.make_aggregator("majority-vote").fit(cp.read_annotations("labels.csv")).result_.save("run")
     record = json.loads((small_folder / "run" / "result.json").read_text())
     (small_folder / "run" / "result.json").write_text(json.dumps({**record, "schema": 99}))
+    (small_folder / "run" / "manifest.json").unlink()
     (small_folder / "x.csv").write_text("item,x\npic1,1.5\n")
     words = {
         "report": ("report", "run"),

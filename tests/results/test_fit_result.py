@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, NotFittedError
+from crowdprism.results.estimates import Account, Estimate
 from crowdprism.results.fit_result import FitResult
 
 
@@ -67,7 +69,7 @@ def test_saving_again_replaces_the_old_result_and_leaves_no_scraps(result: FitRe
 def test_a_folder_of_something_else_is_never_replaced(result: FitResult, tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(InvalidParameterError, match="not a saved result"):
+    with pytest.raises(InvalidParameterError, match="not a run folder"):
         result.save(tmp_path / "thesis")
     assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
 
@@ -113,9 +115,54 @@ def test_asking_before_fitting_says_what_to_call() -> None:
 
 
 def test_a_notebook_shows_what_is_least_certain_and_nothing_runs() -> None:
-    a = Annotations.from_triplets(["<b>x", "<b>x", "y"], ["ann", "bob", "ann"], ["cat", "dog", "cat"])
+    names = np.repeat(["<b>x", "y", "z", "w"], 3)
+    a = Annotations.from_triplets(names, ["ann", "bob", "cy"] * 4, [0, 1, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1])
     page = make_aggregator("majority-vote").fit(a).result_._repr_html_()
     assert page.index("&lt;b&gt;x") < page.index(">y<")
     assert "<b>x" not in page
-    for part in ("majority-vote", "2 items, 2 annotators, 2 classes", "Least accurate annotators", ">50.0%<"):
-        assert part in page
+    parts = ("majority-vote", "4 items, 3 annotators, 2 classes", "Expected right:", "Least accurate annotators")
+    assert all(part in page for part in (*parts, "confidence", "95 % interval"))
+
+
+# -- the account ---------------------------------------------------------------------------------------------
+
+
+def test_the_account_is_made_when_first_asked_for_and_then_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    from crowdprism.calibration import account
+
+    made = []
+    plain = account.make_account
+
+    def counted(*rest: object, **more: object) -> object:
+        made.append(1)
+        return plain(*rest, **more)
+
+    monkeypatch.setattr(account, "make_account", counted)
+    result = make_aggregator("dawid-skene").fit(Annotations.from_dense([[0, 0, 1], [1, 1, 1]])).result_
+    assert not made
+    assert result.confidence is result.confidence
+    assert result.expected_accuracy.low <= result.expected_accuracy.value <= result.expected_accuracy.high
+    assert len(made) == 1
+
+
+def test_a_loaded_result_states_the_same_account(result: FitResult, tmp_path: Path) -> None:
+    again = FitResult.load(result.save(tmp_path / "run"))
+    assert np.array_equal(again.confidence, result.confidence)
+    assert np.array_equal(again.annotator_accuracy, result.annotator_accuracy)
+    assert np.array_equal(again.annotator_accuracy_interval(), result.annotator_accuracy_interval())
+    assert again.account.numbers() == result.account.numbers()
+    assert again.account.sentence() == result.account.sentence()
+    with pytest.raises(InvalidParameterError, match=r"level of 0\.95, not 0\.5"):
+        again.annotator_accuracy_interval(level=0.5)
+
+
+def test_an_account_without_gold_says_so_and_what_answers_would_tell() -> None:
+    estimate = Estimate(0.84, 0.67, 0.96, 0.9)
+    none = np.empty(0)
+    account = Account(none, estimate, none, none, n_gold=0, n_more=40, half_width_after=0.08)
+    assert account.sentence() == (
+        "Expected right: 84% (67% to 96%), by what other crowds reached; nothing here was checked against gold."
+    )
+    assert account.advice() == "40 answers would narrow it to about ±8 points."
+    assert replace(account, half_width_after=0.14).advice() == ""
+    assert "by 1,200 gold answers and what other crowds reached" in replace(account, n_gold=1200).sentence()

@@ -33,10 +33,20 @@ def test_fields_are_those_that_were_saved_and_absent_parts_are_left_out(result: 
     assert "skills" not in fields
 
 
+def test_a_result_of_an_older_version_has_no_account(result: FitResult, tmp_path: Path) -> None:
+    path = result.save(tmp_path / "run") / "result.json"
+    record = json.loads(path.read_text())
+    del record["account"], record["uses_features"]
+    path.write_text(json.dumps(record))
+    (tmp_path / "run" / "manifest.json").unlink()
+    assert FitResult.load(tmp_path / "run").account is None
+
+
 def test_a_result_of_a_newer_version_says_so(result: FitResult, tmp_path: Path) -> None:
     path = result.save(tmp_path / "run") / "result.json"
     record = json.loads(path.read_text())
     path.write_text(json.dumps({**record, "schema": SCHEMA_VERSION + 1}))
+    (tmp_path / "run" / "manifest.json").unlink()
     with pytest.raises(ResultFormatError, match="newer crowdprism"):
         FitResult.load(tmp_path / "run")
 

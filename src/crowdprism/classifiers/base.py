@@ -373,10 +373,13 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self._require_fitted()
         return self.predictor_.module()
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
-        """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there."""
+    def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+        """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there.
+
+        Other files stay; `force` as in `FitResult.save`.
+        """
         self._require_fitted()
-        return storage.save(self, folder)
+        return storage.save(self, folder, force=force)
 
     def write_into(self, folder: Path) -> None:
         """Write the model's files into an existing folder, not atomically; `save` is the safe way."""

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import safetensors.torch
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from numpy.typing import NDArray
 
 from crowdprism.classifiers.fitting import NetworkPlan
 from crowdprism.classifiers.posterior import Member, Predictor
-from crowdprism.errors import InvalidParameterError, ResultFormatError
-from crowdprism.files import replacing_folder
+from crowdprism.errors import InvalidParameterError, ResultFormatError, some
 from crowdprism.results.fit_result import FitResult, json_ready
+from crowdprism.results.loading import fields_of, require_schema, require_values
+from crowdprism.results.manifest import RunFiles, read_run
+from crowdprism.results.replacing import replacing_run
 from crowdprism.training import InputScaling
 from crowdprism.training.checkpoint import named_tensors, without_prefix
 
@@ -27,22 +32,28 @@ MODEL_SCHEMA = 1
 CLASSIFIER_FILE = "classifier.json"
 WEIGHTS_FILE = "weights.safetensors"
 NOT_STORED = {"callbacks", "checkpoint", "resume"}
+MAX_ITEM_SIZE = 10**8  # numbers in one item; more than this is not tried on a network of the user's own
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "classifier": str,
+    "parameters": dict,
+    "network": (str, type(None)),
+    "input_shape": list,
+    "n_heads": int,
+    "histories": list,
+}
 
 
-def save(model: CrowdClassifier, folder: str | os.PathLike[str]) -> Path:
-    """Write result, weights and parameters to a temporary folder, then put it in place by one rename."""
-    target = Path(folder)
-    if target.exists() and not (target / "result.json").exists() and any(target.iterdir()):
-        raise InvalidParameterError(f"{target} exists and is not a saved model; choose another folder.")
-    with replacing_folder(target) as fresh:
+def save(model: CrowdClassifier, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
+    """Write result, weights and parameters; a classifier that is there is replaced in one step."""
+    with replacing_run(folder, kind="classifier", force=force) as fresh:
         write_into(model, fresh)
-    return target
+    return Path(folder)
 
 
 def write_into(model: CrowdClassifier, folder: Path) -> None:
     """Write the files of a model into an existing folder, not atomically; `save` is the safe way."""
     model.result_.write_into(folder)
-    save_file(predictor_tensors(model.predictor_), folder / WEIGHTS_FILE)
+    (folder / WEIGHTS_FILE).write_bytes(safetensors.torch.save(predictor_tensors(model.predictor_)))
     (folder / CLASSIFIER_FILE).write_text(json.dumps(model_record(model)), encoding="utf-8")
 
 
@@ -79,40 +90,58 @@ def load(
     folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifier]], *, network: Any = None
 ) -> CrowdClassifier:
     """Read a classifier that `save` wrote; `kinds` are the known classes by name."""
-    source = Path(folder)
-    result = FitResult.load(source)
-    try:
-        record = json.loads((source / CLASSIFIER_FILE).read_text(encoding="utf-8"))
-        tensors = load_file(source / WEIGHTS_FILE)
-        if record["schema"] > MODEL_SCHEMA:
-            raise ResultFormatError(f"{source} was written by a newer crowdprism. Upgrade crowdprism to read it.")
-    except FileNotFoundError as error:
-        raise ResultFormatError(f"{source} holds no classifier ({error.filename} is missing).") from error
-    except ResultFormatError:
-        raise
-    except (OSError, ValueError, KeyError, SafetensorError) as error:
-        raise ResultFormatError(
-            f"{source} is damaged: {type(error).__name__}: {error}. Fit and save it again."
-        ) from error
+    return read_run(Path(folder), lambda files: restored(files, kinds, network))
+
+
+def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], network: Any) -> CrowdClassifier:
+    """The classifier among the files of a run."""
+    result = FitResult(**fields_of(files))
+    record = checked_record(files)
     if record["classifier"] not in kinds:
         raise ResultFormatError(
-            f"{source} holds a {record['classifier']!r}, which is not known here. Import the module that defines it "
-            f"first; known are {', '.join(sorted(kinds))}."
+            f"{files.folder} holds a {record['classifier']!r}, which is not known here. Import the module that defines "
+            f"it first; known are {', '.join(sorted(kinds))}."
         )
     if record["network"] is None and network is None:
         raise InvalidParameterError(
-            f"{source} was fitted with a network of your own; pass it: load(folder, network=module or function).",
+            f"{files.folder} was fitted with a network of your own; pass it: load(folder, network=module or function).",
             parameter="network",
         )
     model = kinds[record["classifier"]](**record["parameters"])
     if record["network"] is None:
         model.network = network
-    model.predictor_ = restored_predictor(model, record, tensors, result, network)
+    model.check_params()
+    model.predictor_ = restored_predictor(model, record, checked_tensors(files), result, network)
     model.n_features_in_ = record["input_shape"][0]
     model.classes_ = result.classes
     model.histories_ = record["histories"]
     model.result_ = result
     return model
+
+
+def checked_record(files: RunFiles) -> dict[str, Any]:
+    """Read `classifier.json` and check the types of its fields."""
+    for name in (CLASSIFIER_FILE, WEIGHTS_FILE):
+        if name not in files:
+            raise ResultFormatError(f"{files.folder} holds no classifier ({files.folder / name} is missing).")
+    record = files.read_json(CLASSIFIER_FILE)
+    require_schema(record, MODEL_SCHEMA, files.folder)
+    for name, kind in FIELDS.items():
+        if not isinstance(record[name], kind) or isinstance(record[name], bool):
+            raise TypeError(f"{name} of the classifier is of type {type(record[name]).__name__}")
+    shape = record["input_shape"]
+    if not shape or not all(type(size) is int and size > 0 for size in shape):
+        raise ValueError(f"input_shape {shape!r}")
+    return record
+
+
+def checked_tensors(files: RunFiles) -> dict[str, torch.Tensor]:
+    """Read the weights; all must be finite."""
+    tensors: dict[str, torch.Tensor] = safetensors.torch.load(files.read(WEIGHTS_FILE))
+    for name, values in tensors.items():
+        if values.is_floating_point() and not bool(torch.isfinite(values).all()):
+            raise ValueError(f"{name} of {WEIGHTS_FILE} holds values that are not finite")
+    return tensors
 
 
 def restored_predictor(
@@ -121,13 +150,51 @@ def restored_predictor(
     """Build the networks anew and give them the stored weights."""
     architecture = network if record["network"] is None else record["network"]
     shape = tuple(record["input_shape"])
-    plan = NetworkPlan(architecture, shape, result.n_annotators, result.n_classes)
+    n_heads = sum(name.startswith("order-") for name in tensors)
+    if not 1 <= record["n_heads"] == n_heads:
+        raise ValueError(f"{record['n_heads']} heads, but weights of {n_heads}")
     members = []
-    for place in range(record["n_heads"]):
-        built = model.make_network(plan)
-        built.load_state_dict(without_prefix(f"network-{place}", tensors))
-        confusions = tensors.get(f"confusions-{place}")
-        order = tensors[f"order-{place}"].numpy()
-        members.append(Member(built.eval(), order, None if confusions is None else confusions.numpy()))
+    for place in range(n_heads):
+        weights = without_prefix(f"network-{place}", tensors)
+        built = empty_network(model, NetworkPlan(architecture, shape, result.n_annotators, result.n_classes), weights)
+        built.load_state_dict(weights)
+        members.append(Member(built.eval(), *order_and_confusions(tensors, place, result)))
     scaling = InputScaling(tensors["scaling.shift"], tensors["scaling.scale"])
+    fits = np.broadcast_shapes(scaling.shift.shape, scaling.scale.shape, shape) == shape
+    if not fits or not bool((scaling.scale > 0).all()):
+        raise ValueError(f"the scaling does not fit items of shape {shape}")
     return Predictor(tuple(members), scaling, shape, architecture)
+
+
+def empty_network(model: CrowdClassifier, plan: NetworkPlan, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
+    """Build a network for these weights; its shapes are compared with theirs before it takes memory."""
+    if isinstance(plan.architecture, str):
+        meta = torch.device("meta")  # shapes only
+        with meta:
+            built = model.make_network(replace(plan, device=meta))
+    else:
+        if math.prod(plan.input_shape) > MAX_ITEM_SIZE:
+            raise ValueError(f"items of shape {plan.input_shape}")
+        built = model.make_network(plan)
+    needed = {name: (tuple(values.shape), values.dtype) for name, values in built.state_dict().items()}
+    stored = {name: (tuple(values.shape), values.dtype) for name, values in weights.items()}
+    differing = sorted(name for name in {*needed, *stored} if needed.get(name) != stored.get(name))
+    if differing:
+        raise ValueError(f"the network needs other weights than are stored: {some(differing)}")
+    return built.to_empty(device="cpu") if isinstance(plan.architecture, str) else built
+
+
+def order_and_confusions(
+    tensors: Mapping[str, torch.Tensor], place: int, result: FitResult
+) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    """The order of classes and the confusions of one head, checked against the names of the run."""
+    order, confusions = tensors[f"order-{place}"].numpy(), tensors.get(f"confusions-{place}")
+    if sorted(order.tolist()) != list(range(result.n_classes)):
+        raise ValueError(f"the order of classes of head {place} is no permutation")
+    if confusions is None:
+        return order, None
+    shape = (result.n_annotators, result.n_classes, result.n_classes)
+    if tuple(confusions.shape) != shape:
+        raise ValueError(f"confusions of head {place} have shape {tuple(confusions.shape)}, not {shape}")
+    require_values("confusions", confusions.numpy())
+    return order, confusions.numpy()

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import crowdprism as cp
-from crowdprism.cli.options import AsJson, Files, ReadingOptions, ThreadOptions
-from crowdprism.cli.run_folder import Run, require_free, write_labels, write_run
-from crowdprism.cli.screen import print_json, print_table, remark
+from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, ThreadOptions
+from crowdprism.cli.run_folder import (
+    Run,
+    Written,
+    annotator_columns,
+    label_columns,
+    run_target,
+    write_labels,
+    write_run,
+)
+from crowdprism.cli.screen import INCOMPLETE, INTERRUPTED, print_error, print_json, print_table, print_text, remark
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -35,6 +44,7 @@ def aggregate(
         typer.Option("--output", "-o", help="Run folder for the result, labels.csv, annotators.csv and report.html."),
     ] = None,
     report: WithReport = True,
+    force: Force = False,
     reading: ReadingOptions,
     seed: Annotated[int, typer.Option(help="Seed of methods that use random numbers.")] = 0,
     threading: ThreadOptions,
@@ -52,48 +62,57 @@ def aggregate(
         typer.echo("\n".join(sorted(AGGREGATORS)))
         return
     threading.apply()
-    if output is not None:
-        require_free(output)
     aggregator = cp.make_aggregator(method)
     if "random_state" in aggregator.get_params():
         aggregator.set_params(random_state=seed)
-    annotations = reading.read(files)
-    result = aggregator.fit(annotations).result_
-    deliver(Run(result, annotations, with_report=report), output, as_json=json)
+    with run_target(output, kind="result", force=force, inputs=[*files, reading.gold_file]) as fresh:
+        annotations = reading.read(files)
+        run = Run(aggregator.fit(annotations).result_, annotations, with_report=report)
+        written = Written() if fresh is None else write_run(fresh, run)
+    deliver(run, output, written, as_json=json)
 
 
-def deliver(run: Run, output: Path | None, *, as_json: bool) -> None:
-    """Write the run folder or print the labels, and print a summary."""
-    written = [] if output is None else write_run(output, run)
+def deliver(run: Run, output: Path | None, written: Written, *, as_json: bool) -> None:
+    """Print the labels, or a summary of the run that was written; exit with an error if its report is missing."""
     if as_json:
         print_json(to_record(run.result, run.annotations))
     elif output is None:
         write_labels(sys.stdout, run.result, run.annotations)
     else:
-        print_summary(run.result, run.annotations)
+        print_summary(run.result, run.annotations, folder=output)
     if output is not None:
-        remark(f"wrote {', '.join(str(output / name) for name in written)} and the result")
+        remark(f"wrote {', '.join(str(output / name) for name in written.names)} and the result")
+    if written.report_failed:
+        print_error(
+            f"the report was left out ({written.report_failed}); the rest of the run was written. Run `crowdprism "
+            f"report {output}` to write it."
+        )
+        raise typer.Exit(INTERRUPTED if written.report_failed == "interrupted" else INCOMPLETE)
 
 
 def to_record(result: FitResult, annotations: Annotations) -> dict[str, Any]:
     """What `--json` prints."""
-    best = result.class_probabilities.max(axis=1).tolist()
-    labels = zip(result.items.tolist(), result.labels().tolist(), best, strict=True)
-    accuracy = None
-    if result.annotator_accuracy is not None:
-        pairs = zip(result.annotators.tolist(), result.annotator_accuracy.tolist(), strict=True)
-        accuracy = [{"annotator": name, "accuracy": round(value, 6)} for name, value in pairs]
     return {
         "method": result.method,
         "items": result.n_items,
         "annotators": result.n_annotators,
         "classes": result.classes.tolist(),
         "annotations": annotations.n_annotations,
+        "expected_accuracy": None if result.account is None else result.account.numbers(),
         "accuracy_against_gold": gold_accuracy(result, annotations),
-        "labels": [{"item": item, "label": label, "probability": round(value, 6)} for item, label, value in labels],
-        "annotator_accuracy": accuracy,
+        "labels": to_rows(label_columns(result)),
+        "annotator_accuracy": None if result.annotator_accuracy is None else to_rows(annotator_columns(result)),
         "warnings": list(result.warnings),
     }
+
+
+def to_rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
+    """One mapping per row; empty cells become None."""
+    names = list(columns)
+    return [
+        {name: None if cell == "" else cell for name, cell in zip(names, row, strict=True)}
+        for row in zip(*columns.values(), strict=True)
+    ]
 
 
 def gold_accuracy(result: FitResult, annotations: Annotations) -> float | None:
@@ -103,10 +122,11 @@ def gold_accuracy(result: FitResult, annotations: Annotations) -> float | None:
     return float((annotations.gold == result.class_probabilities.argmax(axis=1)).mean())
 
 
-def print_summary(result: FitResult, annotations: Annotations) -> None:
-    """Print how often each class was found and the annotators with the lowest accuracy."""
+def print_summary(result: FitResult, annotations: Annotations, *, folder: Path) -> None:
+    """Print how right the labels are, how often each class was found, and the annotators with the lowest accuracy."""
     import numpy as np
 
+    print_expected(result, folder)
     found = np.bincount(result.class_probabilities.argmax(axis=1), minlength=result.n_classes)
     given = np.bincount(annotations.label, minlength=result.n_classes)
     shares = found / max(result.n_items, 1), given / max(annotations.n_annotations, 1)
@@ -120,11 +140,20 @@ def print_summary(result: FitResult, annotations: Annotations) -> None:
         print_table("", ("against gold", "accuracy"), [("items with gold", accuracy)])
     if result.annotator_accuracy is not None:
         names, counts = result.annotators.tolist(), annotations.labels_per_annotator
-        print_table(
-            "Annotators with the lowest accuracy",
-            ("annotator", "annotations", "accuracy"),
-            [
-                (names[place], int(counts[place]), float(result.annotator_accuracy[place]))
-                for place in np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST]
-            ],
-        )
+        lowest = np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST].tolist()
+        rows = [(names[place], int(counts[place]), float(result.annotator_accuracy[place])) for place in lowest]
+        interval = result.annotator_accuracy_interval()
+        if interval is not None:
+            rows = [(*row, *interval[place].tolist()) for row, place in zip(rows, lowest, strict=True)]
+        columns = ("annotator", "annotations", "accuracy", "low", "high")[: len(rows[0]) if rows else 3]
+        print_table("Annotators with the lowest accuracy", columns, rows)
+
+
+def print_expected(result: FitResult, folder: Path) -> None:
+    """Print how right the labels are, and how to know more."""
+    account = result.account
+    if account is None:
+        return
+    advice = account.advice()
+    ask = f" {advice} Ask for them: crowdprism audit {folder} -n {account.n_more} -o questions.csv" if advice else ""
+    print_text(f"{account.sentence()}{ask}")

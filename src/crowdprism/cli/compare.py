@@ -58,7 +58,7 @@ def compare(
         typer.echo("\n".join(list_methods(with_classifiers=True)))
         return
     if page is not None:
-        require_writable(page)
+        require_writable(page, inputs=[*files, features.features, reading.gold_file])
     annotations, report = reading.read_with_report(files)
     values = None
     if features.given:

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
+from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import console, print_json, remark
 
 
@@ -40,6 +41,7 @@ def convert(
     """
     from crowdprism.formats.write import write_annotations
 
+    require_writable(target, inputs=[source, reading.gold_file])
     annotations = reading.read([source])
     write_annotations(annotations, target, format=to)
     remark(f"wrote {annotations.n_annotations} annotations to {target}")

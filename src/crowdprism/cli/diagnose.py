@@ -10,11 +10,9 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
-from crowdprism.cli.options import AsJson, Files, ReadingOptions
-from crowdprism.cli.run_folder import save_table, write_table
+from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions
+from crowdprism.cli.run_folder import require_writable, run_target, save_table, write_table
 from crowdprism.cli.screen import console, print_json, print_records, remark
-from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_folder
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -41,6 +39,7 @@ def diagnose(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="Folder for findings.csv, annotators.csv and items.csv.")
     ] = None,
+    force: Force = False,
     reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
@@ -52,11 +51,13 @@ def diagnose(
     from crowdprism.diagnostics.identifiability import examine
     from crowdprism.diagnostics.item_accounts import item_report
 
-    result, annotations = load_or_fit(reading.read(files), run, method)
-    findings = examine(result, annotations)
-    people, items = annotator_report(result, annotations), item_report(result, annotations)
-    if output is not None:
-        write_diagnosis(output, findings, people, items)
+    inputs = [*files, run, reading.gold_file]
+    with run_target(output, kind="diagnosis", force=force, inputs=inputs) as fresh:
+        result, annotations = load_or_fit(reading.read(files), run, method)
+        findings = examine(result, annotations)
+        people, items = annotator_report(result, annotations), item_report(result, annotations)
+        if fresh is not None:
+            write_diagnosis(fresh, findings, people, items)
     if json:
         print_json(to_record(result, findings, people, items, annotations))
     else:
@@ -153,15 +154,11 @@ def to_record(
     }
 
 
-def write_diagnosis(folder: Path, findings: Findings, people: AnnotatorReport, items: ItemReport) -> None:
-    """Write three tables, replacing an earlier diagnosis in one step."""
-    taken = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
-    if taken and not (folder / "findings.csv").exists():
-        raise InvalidParameterError(f"{folder} exists and is not a diagnosis of crowdprism; choose another folder.")
-    with replacing_folder(folder) as fresh:
-        for name, table in (("findings", findings), ("annotators", people), ("items", items)):
-            frame = table.to_frame()
-            save_table(fresh / f"{name}.csv", frame.columns, cells_of(frame))
+def write_diagnosis(fresh: Path, findings: Findings, people: AnnotatorReport, items: ItemReport) -> None:
+    """Write three tables into an empty folder."""
+    for name, table in (("findings", findings), ("annotators", people), ("items", items)):
+        frame = table.to_frame()
+        save_table(fresh / f"{name}.csv", frame.columns, cells_of(frame))
 
 
 def cells_of(frame: Any) -> list[list[Any]]:
@@ -191,6 +188,8 @@ def suggest(
     """
     from crowdprism.diagnostics.next_labels import suggest as suggest_labels
 
+    if output is not None:
+        require_writable(output, inputs=[*files, reading.gold_file])
     result, annotations = load_or_fit(reading.read(files), run, method)
     found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)
     frame = found.to_frame()

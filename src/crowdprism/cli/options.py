@@ -37,6 +37,10 @@ Files = Annotated[
     typer.Argument(help="Annotation files in any supported format; several are merged. - reads standard input."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Force = Annotated[
+    bool,
+    typer.Option("--force", help="Replace a run of another kind, and files of a run that were changed since."),
+]
 TextColumn = Annotated[
     str | None,
     FeatureOption("--text-column", "-t", help="Column with the texts, in --features or in the annotation files."),
@@ -120,7 +124,8 @@ class ReadingOptions:
         found = read_gold(self.gold_file, annotations.items, annotations.classes)
         if not found.pairs:
             raise UnreadableFileError(f"{self.gold_file} has no label in its {found.n_blank} rows. Fill them in.")
-        known = annotations.with_gold(list(found.pairs))
+        with alignment_as_notes():
+            known = annotations.with_gold(list(found.pairs))
         blank = f"; {found.n_blank} rows have no label" if found.n_blank else ""
         remark(f"{self.gold_file}: gold of {len(known.gold_by_name())} items{blank}")
         return known
@@ -153,6 +158,20 @@ def standard_input_as_file(files: Sequence[Path]) -> Iterator[list[Path]]:
         copy = Path(folder) / "standard-input"
         copy.write_bytes(sys.stdin.buffer.read())
         yield [copy if path == Path("-") else path for path in files]
+
+
+@contextmanager
+def alignment_as_notes() -> Iterator[None]:
+    """Print warnings about ids that do not match as notes."""
+    import warnings
+
+    from crowdprism.errors import AlignmentWarning
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", AlignmentWarning)
+        yield
+    for warning in caught:
+        remark(f"note: {warning.message}")
 
 
 @dataclass(frozen=True)
@@ -213,19 +232,11 @@ class FeatureOptions:
         self, annotations: Annotations, files: Sequence[Path], report: ReadingReport
     ) -> tuple[ItemFeatures, Annotations]:
         """Return the features and the annotations in the same order; report what was chosen and what does not match."""
-        import warnings
-
-        from crowdprism.errors import AlignmentWarning
-
         found = self._item_features(annotations, files, report)
         for text in found.remarks:
             remark(f"note: {text}")
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", AlignmentWarning)
-            aligned = annotations.align_items(found.features.ids)
-        for warning in caught:
-            remark(f"note: {warning.message}")
-        return found, aligned
+        with alignment_as_notes():
+            return found, annotations.align_items(found.features.ids)
 
     def _item_features(self, annotations: Annotations, files: Sequence[Path], report: ReadingReport) -> ItemFeatures:
         from crowdprism.features import item_features, text_features

@@ -9,7 +9,10 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOptions
+from crowdprism.cli.run_folder import REPORT, require_writable
 from crowdprism.cli.screen import remark
+from crowdprism.results.manifest import read_manifest
+from crowdprism.results.replacing import replacing_run
 
 
 def report(
@@ -29,7 +32,19 @@ def report(
 
     Example: `crowdprism report run/ labels.csv -o report.html`
     """
+    own = output is None or (output.parent.resolve() == run.resolve() and output.name == REPORT)
+    if output is not None and not own:
+        require_writable(output, inputs=[*(files or ()), reading.gold_file])
+    manifest = read_manifest(run)
+    if own and manifest is not None:
+        with replacing_run(run, kind=manifest.kind, keep=True, inputs=files or ()) as fresh:
+            report_of(run, files, reading, fresh / REPORT)
+    else:  # a run of version 0.1.0 has no manifest to add to
+        report_of(run, files, reading, output or run / REPORT)
+    remark(f"wrote {output or run / REPORT}")
+
+
+def report_of(run: Path, files: list[Path] | None, reading: ReadingOptions, page: Path) -> None:
+    """Write the page about a run."""
     result = cp.FitResult.load(run)  # of an aggregator or a classifier; does not load torch
-    annotations = reading.read(files) if files else None
-    written = result.report(output or run / "report.html", annotations)
-    remark(f"wrote {written}")
+    result.report(page, reading.read(files) if files else None)

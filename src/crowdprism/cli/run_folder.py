@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
-import csv
+import os
 import shlex
+import stat
 import sys
-import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from crowdprism.cli.screen import log_text, remark
+from crowdprism.cli.screen import log_text
 from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_file, replacing_folder
+from crowdprism.files import locked, new_token, remove_leftovers, replacing_file
+from crowdprism.formats.inert_cells import write_csv
+from crowdprism.results.manifest import MANIFEST
+from crowdprism.results.replacing import RUN_FILES, replacing_run
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
     from crowdprism.results import FitResult
 
-FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+REPORT = "report.html"
 
 
 @dataclass(frozen=True)
@@ -34,54 +38,70 @@ class Run:
     with_report: bool = True
 
 
-def require_free(folder: Path) -> None:
-    """Raise, before the work begins, if a run cannot be written there or would replace something else."""
-    if folder.exists() and (not folder.is_dir() or (any(folder.iterdir()) and not (folder / "result.json").exists())):
-        raise InvalidParameterError(f"{folder} exists and is not a run folder of crowdprism; choose another folder.")
-    require_writable(folder)
+@dataclass(frozen=True)
+class Written:
+    """What was written of a run: the files for people, and why the report is missing if it is."""
+
+    names: tuple[str, ...] = ()
+    report_failed: str = ""
 
 
-def require_writable(path: Path) -> None:
-    """Raise if nothing can be written at that path."""
+def run_target(
+    output: Path | None, *, kind: str, force: bool, inputs: Iterable[Path | None]
+) -> AbstractContextManager[Path | None]:
+    """`replacing_run` where there is an output; inputs that were not given are None."""
+    if output is None:
+        return nullcontext()
+    return replacing_run(output, kind=kind, force=force, inputs=[path for path in inputs if path is not None])
+
+
+def require_writable(path: Path, inputs: Iterable[Path | None] = ()) -> None:
+    """Raise, before the work, if a file cannot be written there, or only over an input or a part of a run."""
+    if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
+        raise InvalidParameterError(f"{path} exists and is no regular file; choose another name.")
+    for given in inputs:
+        if given is not None and given.resolve() == path.resolve():
+            raise InvalidParameterError(f"{path} is an input of this command; choose another name for the output.")
+    if path.name in (*RUN_FILES, MANIFEST) and (path.parent / MANIFEST).exists() and path.exists():
+        raise InvalidParameterError(f"{path} belongs to the run in {path.parent}; choose another name.")
     above = next(parent for parent in path.absolute().parents if parent.exists())
+    probe = above / f".{path.name}.{new_token()}"
     try:
-        with tempfile.TemporaryDirectory(prefix=".crowdprism.", dir=above):
-            pass
+        remove_leftovers(above / path.name)
+        with locked(probe):
+            probe.unlink()
     except OSError as error:
         raise InvalidParameterError(
             f"{path} cannot be written: {error.strerror or error} ({above}). Choose another place; nothing was written."
         ) from error
 
 
-def write_run(folder: Path, run: Run) -> list[str]:
-    """Write result, tables, report and log, replacing an earlier run in one step; return the names of the files."""
-    require_free(folder)
-    with replacing_folder(folder) as fresh:
-        (run.classifier or run.result).write_into(fresh)
-        if run.recipe is not None:
-            run.recipe.write_into(fresh)
-        with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
-            write_labels(file, run.result, run.annotations)
-        with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
-            write_annotators(file, run.result)
-        names = ["labels.csv", "annotators.csv"]
-        if run.with_report and write_page(fresh, run, folder):
-            names.append("report.html")
-        versions = ", ".join(f"{name} {number}" for name, number in run.result.versions.items())
-        log = f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
-        (fresh / "log.txt").write_text(log, encoding="utf-8")
-    return names
+def write_run(fresh: Path, run: Run) -> Written:
+    """Write result, tables, report and log into an empty folder."""
+    (run.classifier or run.result).write_into(fresh)
+    if run.recipe is not None:
+        run.recipe.write_into(fresh)
+    with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
+        write_labels(file, run.result, run.annotations)
+    with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
+        write_annotators(file, run.result)
+    failed = write_page(fresh, run) if run.with_report else ""
+    versions = ", ".join(f"{name} {number}" for name, number in run.result.versions.items())
+    log = f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
+    (fresh / "log.txt").write_text(log, encoding="utf-8", errors="backslashreplace")
+    names = ("labels.csv", "annotators.csv", *((REPORT,) if (fresh / REPORT).exists() else ()))
+    return Written(names, failed)
 
 
-def write_page(fresh: Path, run: Run, folder: Path) -> bool:
-    """Write the report; if that fails, keep the rest of the run and print the reason."""
+def write_page(fresh: Path, run: Run) -> str:
+    """Write the report; if that fails, return the reason, so that the rest of the run is kept."""
     try:
-        run.result.report(fresh / "report.html", run.annotations, command=command_line())
-    except (Exception, KeyboardInterrupt) as error:
-        why = "interrupted" if isinstance(error, KeyboardInterrupt) else f"{type(error).__name__}: {error}"
-        remark(f"note: the report was left out ({why}). Run `crowdprism report {folder}` to write it.")
-        return False
-    return True
+        run.result.report(fresh / REPORT, run.annotations, command=command_line())
+    except KeyboardInterrupt:
+        return "interrupted"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return ""
 
 
 def command_line() -> str:
@@ -90,38 +110,42 @@ def command_line() -> str:
 
 
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:
-    """One row per item: label, its probability, how many labels the item has, what share of them agree."""
+    """One row per item: `label_columns`, the number of its labels, and the share of them that agree."""
     import numpy as np
 
     best = np.argmax(result.class_probabilities, axis=1)
     counts = annotations.labels_per_item
     agreeing = np.bincount(annotations.item, weights=annotations.label == best[annotations.item], minlength=len(best))
     share = np.divide(agreeing, counts, out=np.full(len(best), np.nan), where=counts > 0)
-    write_columns(
-        file,
-        {
-            "item": result.items.tolist(),
-            "label": result.classes[best].tolist(),
-            "probability": rounded(result.class_probabilities.max(axis=1)),
-            "annotations": counts.tolist(),
-            "agreement": rounded(share),
-        },
-    )
+    write_csv(file, {**label_columns(result), "annotations": counts.tolist(), "agreement": rounded(share)})
+
+
+def label_columns(result: FitResult) -> dict[str, Sequence[Any]]:
+    """Items, labels, how likely each is right (confidence), and the model's own probability."""
+    columns: dict[str, Sequence[Any]] = {"item": result.items.tolist(), "label": result.labels().tolist()}
+    if result.confidence is not None:
+        columns["confidence"] = rounded(result.confidence)
+    return {**columns, "probability": rounded(result.class_probabilities.max(axis=1))}
 
 
 def write_annotators(file: IO[str], result: FitResult) -> None:
-    """One row per annotator: how many labels, accuracy with its credible interval, or skill."""
+    """One row per annotator."""
+    write_csv(file, annotator_columns(result))
+
+
+def annotator_columns(result: FitResult) -> dict[str, Sequence[Any]]:
+    """Annotators, how many labels each gave, accuracy with its 95 % interval, skill."""
     columns: dict[str, Sequence[Any]] = {"annotator": result.annotators.tolist()}
     if result.labels_per_annotator is not None:
         columns["annotations"] = result.labels_per_annotator.tolist()
     if result.annotator_accuracy is not None:
         columns["accuracy"] = rounded(result.annotator_accuracy)
-    if result.confusion_posterior is not None:
-        low, high = result.annotator_accuracy_interval().T  # type: ignore[union-attr]
-        columns |= {"accuracy_low": rounded(low), "accuracy_high": rounded(high)}
+    interval = result.annotator_accuracy_interval()
+    if interval is not None:
+        columns |= {"accuracy_low": rounded(interval[:, 0]), "accuracy_high": rounded(interval[:, 1])}
     if result.skills is not None:
         columns["skill"] = rounded(result.skills)
-    write_columns(file, columns)
+    return columns
 
 
 def rounded(values: Any) -> list[Any]:
@@ -131,14 +155,6 @@ def rounded(values: Any) -> list[Any]:
     return ["" if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
 
 
-def write_columns(file: IO[str], columns: Mapping[str, Sequence[Any]]) -> None:
-    """Write columns as `write_table` writes rows; faster, because columns of numbers are written as they are."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    safe = [[harmless(cell) for cell in cells] if str in set(map(type, cells)) else cells for cells in columns.values()]
-    writer.writerows(zip(*safe, strict=True))
-
-
 def save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write a table to a file that appears complete or not at all."""
     with replacing_file(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
@@ -146,23 +162,6 @@ def save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 
 
 def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write CSV in which no cell can run as a formula in a spreadsheet."""
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(columns)
-    writer.writerows([harmless(cell) for cell in row] for row in rows)
-
-
-def harmless(cell: Any) -> Any:
-    """Put a quote before text that a spreadsheet would run as a formula; leave numbers alone.
-
-    Examples
-    --------
-    >>> harmless("=cmd|' /C calc'!A0"), harmless("-3"), harmless("cat")
-    ("'=cmd|' /C calc'!A0", '-3', 'cat')
-    """
-    if isinstance(cell, str) and cell.startswith(FORMULA_STARTS):
-        try:
-            float(cell)
-        except ValueError:
-            return f"'{cell}"
-    return cell
+    """Write rows as CSV in which no cell can run as a formula in a spreadsheet."""
+    cells: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(columns)
+    write_csv(file, dict(zip(columns, cells, strict=True)))

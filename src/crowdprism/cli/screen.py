@@ -39,7 +39,7 @@ def set_verbose(verbose: bool) -> None:
 
 
 def make_output_printable() -> None:
-    """Let any name be printed: UTF-8 into pipes that are set to ASCII, escapes where a terminal cannot show a character."""
+    """Let any name be printed: in UTF-8 into pipes set to ASCII, escaped where a terminal cannot show it."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue

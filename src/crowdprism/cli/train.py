@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,15 +17,17 @@ from crowdprism.cli.options import (
     DeviceOptions,
     FeatureOptions,
     Files,
+    Force,
     IdColumn,
     ReadingOptions,
     TextColumn,
     ThreadOptions,
     require_exists,
 )
-from crowdprism.cli.run_folder import Run, command_line
+from crowdprism.cli.run_folder import Run, Written, command_line
 from crowdprism.cli.screen import exit_interrupted, remark
 from crowdprism.errors import InvalidParameterError
+from crowdprism.results.manifest import RunFiles, read_manifest
 
 DEFAULT_METHOD = "geocrowdnet-f"
 NO_FEATURES = (
@@ -56,6 +57,7 @@ def train(
         Path | None, typer.Option(help="Folder for the state after each epoch; OUTPUT.checkpoint by default.")
     ] = None,
     report: WithReport = True,
+    force: Force = False,
     reading: ReadingOptions,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same classifier.")] = 0,
     device: DeviceOptions,
@@ -72,29 +74,52 @@ def train(
         return
     if not features.given:
         raise InvalidParameterError(f"{NO_FEATURES} {' '.join(map(str, files))}")
-    if output is not None:
-        run_folder.require_free(output)
     place = checkpoint or (None if output is None else Path(f"{output}.checkpoint"))
-    if resume and place is None:
-        raise InvalidParameterError("--resume continues a training with the same --output; name that folder with -o.")
-    if resume and place is not None and not place.is_dir():
-        raise InvalidParameterError(f"There is nothing to resume: {place} does not exist. Leave out --resume.")
-    annotations, account = reading.read_with_report(files)
-    found, annotations = features.load(annotations, files, account)
-    device.apply(torch=True)
-    settings: dict[str, Any] = {"network": network, "random_state": seed, "device": device.device}
-    settings |= {} if epochs is None else {"epochs": epochs}
-    settings |= {} if place is None else {"checkpoint": place, "resume": resume}
-    model = cp.make_classifier(method, **settings)
-    values = found.features.values
-    remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
-    model.fit(values, annotations)
-    run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
-    deliver(run, output, as_json=json)
+    inputs = [*files, features.features, reading.gold_file]
+    with run_folder.run_target(output, kind="classifier", force=force, inputs=inputs) as fresh:
+        if resume:
+            require_resumable(output, place)
+        elif place is not None and place.is_dir():
+            remove_states(place)
+        annotations, account = reading.read_with_report(files)
+        found, annotations = features.load(annotations, files, account)
+        device.apply(torch=True)
+        settings: dict[str, Any] = {"network": network, "random_state": seed, "device": device.device}
+        settings |= {} if epochs is None else {"epochs": epochs}
+        settings |= {} if place is None else {"checkpoint": place, "resume": resume}
+        model = cp.make_classifier(method, **settings)
+        values = found.features.values
+        remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
+        model.fit(values, annotations)
+        run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
+        written = Written() if fresh is None else run_folder.write_run(fresh, run)
+    if place is not None and checkpoint is None and not model.interrupted_:
+        remove_states(place)
+    deliver(run, output, written, as_json=json)
     if model.interrupted_:
         exit_with_way_on(output, place)
-    if place is not None and checkpoint is None:
-        shutil.rmtree(place, ignore_errors=True)
+
+
+def remove_states(place: Path) -> None:
+    """Remove the states after epochs of an earlier training or a complete one."""
+    from crowdprism.training.checkpoint import remove_checkpoints  # loads torch
+
+    remove_checkpoints(place)
+
+
+def require_resumable(output: Path | None, place: Path | None) -> None:
+    """Raise if there is no state to go on from, and say whether the run is complete."""
+    from crowdprism.training.checkpoint import has_checkpoint
+
+    if place is None:
+        raise InvalidParameterError("--resume continues a training with the same --output; name that folder with -o.")
+    if has_checkpoint(place):
+        return
+    if output is not None and "classifier.json" in RunFiles(output, read_manifest(output)):
+        raise InvalidParameterError(
+            f"There is nothing to resume: the run in {output} is complete. Leave out --resume to train it again."
+        )
+    raise InvalidParameterError(f"There is nothing to resume: {place} holds no state. Leave out --resume.")
 
 
 def exit_with_way_on(output: Path | None, place: Path | None) -> None:
@@ -123,7 +148,7 @@ def predict(
     from crowdprism.features import Recipe, item_features
 
     if output is not None:
-        run_folder.require_writable(output)
+        run_folder.require_writable(output, inputs=[features])
     model = cp.load(run)
     if isinstance(model, cp.FitResult):
         raise InvalidParameterError(

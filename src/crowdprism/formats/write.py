@@ -18,6 +18,7 @@ from crowdprism.annotations.names import names_to_json, plain
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_file
 from crowdprism.formats.arrays import NAMES_MEMBER
+from crowdprism.formats.inert_cells import frame_csv
 
 Write = Callable[[Annotations, BinaryIO], None]
 
@@ -89,7 +90,7 @@ def write_csv(separator: str) -> Write:
     """A writer of long text tables."""
 
     def write(annotations: Annotations, file: BinaryIO) -> None:
-        file.write(long_frame(annotations).write_csv(separator=separator).encode())
+        file.write(frame_csv(long_frame(annotations), separator))
 
     return write
 
@@ -97,12 +98,14 @@ def write_csv(separator: str) -> Write:
 def write_crowd_kit(annotations: Annotations, file: BinaryIO) -> None:
     """Write columns task, worker, label."""
     frame = annotations.to_frame("polars").select("item", "annotator", "label")
-    file.write(frame.rename({"item": "task", "annotator": "worker"}).write_csv().encode())
+    file.write(frame_csv(frame.rename({"item": "task", "annotator": "worker"})))
 
 
 def write_parquet(annotations: Annotations, file: BinaryIO) -> None:
     """Write a long Parquet table."""
-    long_frame(annotations).write_parquet(file)
+    whole = io.BytesIO()  # a full disk is then an error of the file, not of polars
+    long_frame(annotations).write_parquet(whole)
+    file.write(whole.getbuffer())
 
 
 def write_jsonl(annotations: Annotations, file: BinaryIO) -> None:
@@ -130,7 +133,7 @@ def write_wide_csv(annotations: Annotations, file: BinaryIO) -> None:
     names = np.array([*annotations.classes.tolist(), None], dtype=object)  # -1 takes the last
     columns: dict[str, Any] = {"item": annotations.items.tolist()}
     columns |= {str(name): names[table[:, place]].tolist() for place, name in enumerate(annotations.annotators)}
-    file.write(pl.DataFrame(columns, strict=False).write_csv().encode())
+    file.write(frame_csv(pl.DataFrame(columns, strict=False)))
 
 
 def write_npz(annotations: Annotations, file: BinaryIO) -> None:

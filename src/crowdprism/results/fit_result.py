@@ -24,11 +24,11 @@ from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_folder
 from crowdprism.results.confusion import annotator_accuracy
 from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
-from crowdprism.results.intervals import accuracy_interval, confusion_interval
-from crowdprism.results.loading import ARRAYS, SCHEMA_VERSION, read_fields
+from crowdprism.results.intervals import accuracy_interval, confusion_interval, require_level
+from crowdprism.results.loading import ACCOUNT_SHAPES, ARRAYS, ARRAYS_FILE, RESULT_FILE, SCHEMA_VERSION, read_fields
+from crowdprism.results.replacing import replacing_run
 
 N_SHOWN = 5  # rows of each table in a notebook
 PACKAGES = ("crowdprism", "numpy", "scipy", "torch", "polars")
@@ -156,12 +156,18 @@ class FitResult:
 
     def annotator_accuracy_interval(self, level: float = 0.95) -> NDArray[Any] | None:
         """(n_annotators, 2) interval of `annotator_accuracy`; None where there is neither account nor posterior."""
+        require_level(level)
         if self.account is not None and level == ANNOTATOR_LEVEL:
             return self.account.annotator_interval
         if self.annotations is not None:
             from crowdprism.calibration.account import account_of  # upward on purpose, as in `account`
 
             return account_of(self, self.annotations, annotator_level=level).annotator_interval
+        if self.account is not None:
+            raise InvalidParameterError(
+                f"A loaded result holds the intervals of accuracies at a level of {ANNOTATOR_LEVEL}, not {level}.",
+                parameter="level",
+            )
         if self.confusion_posterior is None:
             return None
         prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
@@ -184,12 +190,15 @@ class FitResult:
         return frame_of_columns(columns, kind)
 
     def annotators_frame(self, kind: str = "polars") -> Any:
-        """One row per annotator: annotator, number of annotations, and accuracy or skill."""
+        """One row per annotator: annotator, number of annotations, accuracy with its 95 % interval, skill."""
         columns: dict[str, Any] = {"annotator": self.annotators}
         if self.labels_per_annotator is not None:
             columns["annotations"] = self.labels_per_annotator
         if self.annotator_accuracy is not None:
             columns["accuracy"] = self.annotator_accuracy
+        interval = self.annotator_accuracy_interval()
+        if interval is not None:
+            columns |= {"accuracy_low": interval[:, 0], "accuracy_high": interval[:, 1]}
         if self.skills is not None:
             columns["skill"] = self.skills
         return frame_of_columns(columns, kind)
@@ -214,8 +223,11 @@ class FitResult:
 
     # -- files ----------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | os.PathLike[str]) -> Path:
+    def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the result as a folder; an existing result there is replaced in one step.
+
+        Other files in the folder stay. A classifier or a diagnosis there, and files of a result that were changed
+        since, are replaced only with `force`.
 
         Examples
         --------
@@ -227,17 +239,16 @@ class FitResult:
         ...     FitResult.load(result.save(f"{there}/run")).method
         'majority-vote'
         """
-        target = Path(folder)
-        if target.exists() and not (target / "result.json").exists() and any(target.iterdir()):
-            raise InvalidParameterError(f"{target} exists and is not a saved result; choose another folder.")
-        with replacing_folder(target) as fresh:
+        with replacing_run(folder, kind="result", force=force) as fresh:
             self.write_into(fresh)
-        return target
+        return Path(folder)
 
     def write_into(self, folder: Path) -> None:
         """Write the result's files into an existing folder, not atomically; `save` is the safe way."""
         arrays = {name: getattr(self, name) for name in ARRAYS}
-        np.savez(folder / "arrays.npz", **{name: values for name, values in arrays.items() if values is not None})
+        if self.account is not None:
+            arrays |= {name: getattr(self.account, name) for name in ACCOUNT_SHAPES}
+        np.savez(folder / ARRAYS_FILE, **{name: values for name, values in arrays.items() if values is not None})
         record = {
             "schema": SCHEMA_VERSION,
             "method": self.method,
@@ -249,8 +260,10 @@ class FitResult:
             "seed": self.seed,
             "versions": dict(self.versions),
             "warnings": list(self.warnings),
+            "uses_features": self.uses_features,
+            "account": None if self.account is None else self.account.numbers(),
         }
-        (folder / "result.json").write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        (folder / RESULT_FILE).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> FitResult:
@@ -259,18 +272,22 @@ class FitResult:
 
 
 def result_html(result: FitResult) -> str:
-    """What a notebook shows: sizes, the least certain labels, the least accurate annotators."""
-    top, labels = result.class_probabilities.max(axis=1), result.labels()
+    """What a notebook shows: sizes, how right the labels are, the least certain ones, the least accurate annotators."""
+    labels, account = result.labels(), result.account
+    top = result.class_probabilities.max(axis=1) if account is None else account.confidence
     doubtful = np.argsort(top, kind="stable")[:N_SHOWN]
     sizes = f"{result.n_items:,} items, {result.n_annotators:,} annotators, {result.n_classes:,} classes"
+    said = [*([] if account is None else [account.sentence()]), *result.warnings]
+    parts = [html_heading(f"{result.method}: {sizes}"), *(f"<p>{escape(visible(one))}</p>" for one in said)]
+    what = "posterior probability" if account is None else "confidence"
     rows = [(result.items[at], labels[at], f"{top[at]:.1%}") for at in doubtful]
-    parts = [html_heading(f"{result.method}: {sizes}"), *(f"<p>{escape(visible(one))}</p>" for one in result.warnings)]
-    parts.append(html_table("Least certain labels", ("item", "label", "probability"), rows))
-    accuracy = result.annotator_accuracy
+    parts.append(html_table("Least certain labels", ("item", "label", what), rows))
+    accuracy, interval = result.annotator_accuracy, result.annotator_accuracy_interval()
     if accuracy is not None:
         lowest = np.argsort(accuracy, kind="stable")[:N_SHOWN]
-        people = [(result.annotators[at], f"{accuracy[at]:.1%}") for at in lowest]
-        parts.append(html_table("Least accurate annotators", ("annotator", "accuracy"), people))
+        ranges = [""] * len(accuracy) if interval is None else [f"{low:.0%} to {high:.0%}" for low, high in interval]
+        people = [(result.annotators[at], f"{accuracy[at]:.1%}", ranges[at]) for at in lowest]
+        parts.append(html_table("Least accurate annotators", ("annotator", "accuracy", "95 % interval"), people))
     parts.append("<p><small><code>.report(path, annotations)</code> writes the whole story as a page.</small></p>")
     return f"<div>{''.join(parts)}</div>"
 

@@ -1,53 +1,182 @@
-"""The folder of a saved result: reading and checking `result.json` and `arrays.npz`, without pickle."""
+"""Reading and checking a saved result: `result.json` and `arrays.npz`, without pickle.
+
+Names, shapes, types and values are checked against each other, and sizes before memory is taken for them.
+"""
 
 from __future__ import annotations
 
-import json
+import math
 import zipfile
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
+from numpy.lib import format as npy
+from numpy.typing import NDArray
 
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError
+from crowdprism.results.estimates import Account, Estimate
+from crowdprism.results.manifest import RunFiles, read_run
 
 SCHEMA_VERSION = 1
-ARRAYS = ("class_probabilities", "confusions", "skills", "class_prior", "confusion_posterior", "labels_per_annotator")
+RESULT_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
+TOLERANCE = 1e-3  # of a sum of probabilities; single precision and many classes stay far below it
+
+# Shape of each array by the lengths of names: items, annotators, classes.
+ARRAYS: dict[str, tuple[str, ...]] = {
+    "class_probabilities": ("items", "classes"),
+    "confusions": ("annotators", "classes", "classes"),
+    "skills": ("annotators",),
+    "class_prior": ("classes",),
+    "confusion_posterior": ("annotators", "classes", "classes"),
+    "labels_per_annotator": ("annotators",),
+}
+ACCOUNT_SHAPES: dict[str, tuple[str, ...]] = {
+    "confidence": ("items",),
+    "annotator_accuracy": ("annotators",),
+    "annotator_interval": ("annotators", "ends"),
+}
+SUM_TO_ONE = ("class_probabilities", "confusions", "class_prior")
+NOT_NEGATIVE = (*SUM_TO_ONE, *ACCOUNT_SHAPES, "confusion_posterior", "labels_per_annotator")
+MAY_BE_UNKNOWN = ("annotator_accuracy", "annotator_interval")  # NaN for annotators without annotations
+FIELDS: dict[str, type | tuple[type, ...]] = {
+    "method": str,
+    "parameters": dict,
+    "history": dict,
+    "seed": (int, type(None)),
+    "versions": dict,
+    "warnings": list,
+}
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
     """The fields of the `FitResult` that was saved in a folder."""
-    record = read_record(folder)
-    try:
-        fields = {name: record[name] for name in ("method", "parameters", "history", "seed", "versions")}
-        fields["warnings"] = tuple(record["warnings"])
-        fields |= {role: names_from_json(record[role]) for role in ("items", "annotators", "classes")}
-        with np.load(folder / "arrays.npz", allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in ARRAYS if name in stored.files}
-        return {"class_probabilities": arrays.pop("class_probabilities"), **fields, **arrays}
-    except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-        raise ResultFormatError(
-            f"{folder} is damaged: {type(error).__name__}: {error}. Fit and save it again."
-        ) from error
+    return read_run(folder, fields_of)
 
 
-def read_record(folder: Path) -> dict[str, Any]:
-    """Read and check `result.json`."""
-    path = folder / "result.json"
-    if not path.exists():
+def fields_of(files: RunFiles) -> dict[str, Any]:
+    """The checked fields of the `FitResult` among the files of a run."""
+    record = result_record(files)
+    fields = {name: record[name] for name in FIELDS}
+    require_types(fields)
+    names = {role: names_from_json(record[role]) for role in ("items", "annotators", "classes")}
+    for role, values in names.items():
+        if len(set(values.tolist())) < len(values):
+            raise ValueError(f"some {role} have the same name")
+    sizes = {**{role: len(values) for role, values in names.items()}, "ends": 2}
+    shapes = {name: tuple(sizes[role] for role in roles) for name, roles in {**ARRAYS, **ACCOUNT_SHAPES}.items()}
+    arrays = read_arrays(files, ARRAYS_FILE, lambda found: require_shapes(found, shapes))
+    for name, values in arrays.items():
+        require_values(name, values)
+    fields |= {"warnings": tuple(record["warnings"]), "uses_features": record.get("uses_features") is True}
+    account = account_from(record.get("account"), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})
+    return {**fields, **names, **arrays, "saved_account": account}
+
+
+def account_from(numbers: dict[str, Any] | None, arrays: Mapping[str, Any]) -> Account | None:
+    """The account that was saved with a result; None if there is none."""
+    if numbers is None:
+        return None
+    if any(values is None for values in arrays.values()):
+        raise KeyError("arrays of the account")
+    expected, plain = numbers["expected_accuracy"], {**numbers}
+    del plain["expected_accuracy"]
+    for name, value in (*expected.items(), *plain.items()):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise TypeError(f"{name} of the account is {value!r}")
+    return Account(expected_accuracy=Estimate(**expected), **arrays, **plain)
+
+
+def result_record(files: RunFiles) -> dict[str, Any]:
+    """Read `result.json` and check its version."""
+    if RESULT_FILE not in files:
         raise ResultFormatError(
-            f"{folder} holds no saved result (no result.json). Pass a folder written by `crowdprism aggregate`, "
+            f"{files.folder} holds no saved result (no result.json). Pass a folder written by `crowdprism aggregate`, "
             "`crowdprism train` or the `save` method."
         )
-    try:
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        schema = record["schema"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ResultFormatError(f"{path} is damaged: {error}. Fit and save it again.") from error
-    if schema > SCHEMA_VERSION:
-        raise ResultFormatError(
-            f"{folder} was written by a newer crowdprism ({record.get('versions', {}).get('crowdprism', 'unknown')}; "
-            f"schema {schema}, this one reads up to {SCHEMA_VERSION}). Upgrade crowdprism to read it."
-        )
+    record = files.read_json(RESULT_FILE)
+    require_schema(record, SCHEMA_VERSION, files.folder)
     return record
+
+
+def require_schema(record: Mapping[str, Any], newest: int, folder: Path) -> None:
+    """Refuse a record of a newer version, and one whose version is no number."""
+    schema = record["schema"]
+    if type(schema) is not int or schema < 1:
+        raise ValueError(f"schema {schema!r}")
+    if schema > newest:
+        raise ResultFormatError(
+            f"{folder} was written by a newer crowdprism (schema {schema}, this one reads up to {newest}). "
+            "Upgrade crowdprism to read it."
+        )
+
+
+def require_types(fields: Mapping[str, Any]) -> None:
+    """Check the types of the fields of `result.json`, and of what is in them."""
+    for name, kind in FIELDS.items():
+        if not isinstance(fields[name], kind) or isinstance(fields[name], bool):
+            raise TypeError(f"{name} is of type {type(fields[name]).__name__}")
+    for name, values in fields["history"].items():
+        if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
+            raise TypeError(f"history {name!r} is no list of numbers")
+    if not all(isinstance(text, str) for text in (*fields["warnings"], *fields["versions"].values())):
+        raise TypeError("warnings and versions must be texts")
+
+
+def read_arrays(
+    files: RunFiles, name: str, check: Callable[[Mapping[str, tuple[int, ...]]], None]
+) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an .npz file; `check` sees their shapes before any of them takes memory."""
+    with files.open(name) as file, zipfile.ZipFile(file) as archive:
+        members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        for member in members.values():
+            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+                raise ValueError(f"{member.filename} in {name} is compressed, which crowdprism never does")
+        shapes = {}
+        for array, member in members.items():
+            with archive.open(member) as stream:
+                shapes[array] = stored_shape(stream, member.file_size)
+        check(shapes)
+        files.verify(name, file)
+        arrays = {}
+        for array, member in members.items():
+            with archive.open(member) as stream:
+                arrays[array] = npy.read_array(stream, allow_pickle=False)
+        return arrays
+
+
+def stored_shape(stream: IO[bytes], n_bytes: int) -> tuple[int, ...]:
+    """The shape that the header of an array states, after checking that this many bytes follow it."""
+    version = npy.read_magic(stream)
+    read_header = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+    shape, _, kind = read_header(stream)
+    if kind.hasobject or kind.kind not in "biufU":
+        raise ValueError(f"an array of type {kind}")
+    stated = math.prod(shape) * kind.itemsize
+    if stated != n_bytes - stream.tell():
+        raise ValueError(f"an array of shape {shape} needs {stated} bytes, but {n_bytes - stream.tell()} follow")
+    return shape
+
+
+def require_shapes(found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> None:
+    """Check the shapes of arrays against the numbers of names."""
+    if "class_probabilities" not in found:
+        raise KeyError("class_probabilities")
+    for name, shape in found.items():
+        if shape != expected.get(name):
+            raise ValueError(f"{name} has shape {shape}; the names of the run need {expected.get(name)}")
+
+
+def require_values(name: str, values: NDArray[Any]) -> None:
+    """Check that an array holds finite numbers, probabilities where it should."""
+    if values.dtype.kind not in "iuf":
+        raise TypeError(f"{name} is of type {values.dtype}")
+    unknown = np.isnan(values) if name in MAY_BE_UNKNOWN else False
+    if not (np.isfinite(values) | unknown).all():
+        raise ValueError(f"{name} holds values that are not finite")
+    if name in NOT_NEGATIVE and (values < 0).any():
+        raise ValueError(f"{name} holds negative values")
+    if name in SUM_TO_ONE and (np.abs(values.sum(axis=-1) - 1) > TOLERANCE).any():
+        raise ValueError(f"{name} holds rows that do not sum to one")

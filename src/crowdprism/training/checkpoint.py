@@ -10,19 +10,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from crowdprism.errors import CheckpointMismatchError, ResultFormatError
+from crowdprism.files import new_token, open_regular
 
-PREFIX = "epoch-"
+PREFIX, WRITING = "epoch-", ".writing."
+RECORD_FILE, TENSORS_FILE = "state.json", "state.safetensors"
+COMPLETE = "complete"  # a file that says that the run is complete and its checkpoints are being removed
 SCHEMA = 2  # 2: all of Adam's state is torch's or RowAdam's
 
 
@@ -53,22 +56,25 @@ class CheckpointFolder:
         """Write the state after `epoch` epochs; older checkpoints are removed once the new one stands."""
         self.folder.mkdir(parents=True, exist_ok=True)
         target = self.folder / f"{PREFIX}{epoch:06d}"
-        fresh = Path(tempfile.mkdtemp(prefix=".writing.", dir=self.folder))
+        for leftover in self.folder.glob(f"{WRITING}*"):  # of a run that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        fresh = self.folder / f"{WRITING}{new_token()}"
+        fresh.mkdir()
         try:
             plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
-            save_file(plain, fresh / "state.safetensors")
+            (fresh / TENSORS_FILE).write_bytes(safetensors.torch.save(plain))
             record = {"schema": SCHEMA, "fingerprint": self.fingerprint, **checkpoint.record}
-            (fresh / "state.json").write_text(json.dumps(record), encoding="utf-8")
+            (fresh / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
             for path in fresh.iterdir():
                 _to_disk(path)
             if target.exists():
-                shutil.rmtree(target)
+                _discard(target)
             os.replace(fresh, target)
         finally:
             shutil.rmtree(fresh, ignore_errors=True)
         for old in self._complete():
             if old != target:
-                shutil.rmtree(old, ignore_errors=True)
+                _discard(old)
         return target
 
     def latest(self) -> Checkpoint | None:
@@ -78,10 +84,12 @@ class CheckpointFolder:
             return None
         newest = complete[-1]
         try:
-            record = json.loads((newest / "state.json").read_text(encoding="utf-8"))
-            tensors = load_file(newest / "state.safetensors")
+            with open_regular(newest / RECORD_FILE) as file:
+                record = json.loads(file.read())
             self._compare({"schema": record["schema"], **record["fingerprint"]})
-        except (OSError, ValueError, KeyError, SafetensorError) as error:
+            with open_regular(newest / TENSORS_FILE) as file:
+                tensors = safetensors.torch.load(file.read())
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
             raise ResultFormatError(
                 f"The checkpoint {newest} is damaged: {type(error).__name__}: {error}. Remove it to start again."
             ) from error
@@ -90,7 +98,7 @@ class CheckpointFolder:
     def clear(self) -> None:
         """Remove all checkpoints of this run."""
         for path in self._complete():
-            shutil.rmtree(path, ignore_errors=True)
+            _discard(path)
 
     def _complete(self) -> list[Path]:
         """Complete checkpoints, oldest first; a folder that was still being written does not count."""
@@ -108,6 +116,39 @@ class CheckpointFolder:
             f"The checkpoint in {self.folder} belongs to another run: {told}.",
             remedy="Use the same settings and data, another folder, or {resume:False} to start again.",
         )
+
+
+def has_checkpoint(folder: Path) -> bool:
+    """Tell whether there is a state to go on from in the folder of all heads; not if the run is complete."""
+    return any(folder.glob(f"*/{PREFIX}*")) and not (folder / COMPLETE).exists()
+
+
+def remove_checkpoints(folder: Path) -> None:
+    """Remove the checkpoints of all heads of a complete run, and nothing else.
+
+    A mark goes first, so that a program killed in between is not resumed from half a state.
+    """
+    if not folder.is_dir():
+        return
+    (folder / COMPLETE).touch()
+    for head in folder.glob("head-*"):
+        for path in (*head.glob(f"{PREFIX}*"), *head.glob(f"{WRITING}*")):
+            _discard(path)
+        _remove_if_empty(head)
+    (folder / COMPLETE).unlink()
+    _remove_if_empty(folder)
+
+
+def _discard(folder: Path) -> None:
+    """Remove a checkpoint; by one rename it no longer counts, so that half of one is never read."""
+    hidden = folder.with_name(f"{WRITING}{new_token()}")
+    os.replace(folder, hidden)
+    shutil.rmtree(hidden, ignore_errors=True)
+
+
+def _remove_if_empty(folder: Path) -> None:
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _to_disk(path: Path) -> None:

@@ -1,0 +1,261 @@
+"""Writing a run folder: the old run or the new one is there at every moment, and files of others are never touched.
+
+A writer holds a lock on the folder, writes all files into a hidden folder inside it, and renames the new manifest into
+place. That rename is the switch; after it the files move to their plain names and files of the run before go. A writer
+that is killed leaves the old run or the new one, and the next writer finishes its moves or removes what it left.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from crowdprism.errors import InvalidParameterError, ResultFormatError, some
+from crowdprism.files import locked, new_token
+from crowdprism.results.manifest import MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
+
+LOCK = ".crowdprism.lock"
+DIAGNOSIS_FILES = ("findings.csv", "items.csv")
+RUN_FILES = (  # every name that a run can have, so that a file of somebody else is noticed before the work
+    *("result.json", "arrays.npz", "classifier.json", "weights.safetensors", "features.json", "features.npz"),
+    *("labels.csv", "annotators.csv", "report.html", "log.txt", *DIAGNOSIS_FILES),
+)
+
+
+@contextmanager
+def replacing_run(
+    folder: str | os.PathLike[str],
+    *,
+    kind: str,
+    force: bool = False,
+    inputs: Iterable[str | os.PathLike[str]] = (),
+    keep: bool = False,
+) -> Iterator[Path]:
+    """Yield an empty folder for the files of a run; if the block succeeds, they become the run of `folder`.
+
+    Everything that could stand in the way is refused before the block begins.
+
+    Parameters
+    ----------
+    kind
+        As in `Manifest`; a run of another kind is refused unless `force` is set.
+    force
+        Also replace a run of another kind, files of the run that were changed since, and a run without a manifest.
+    inputs
+        Files that the work reads; none of them may be inside `folder`.
+    keep
+        Add to the run that is there; only files of the same names are replaced.
+    """
+    target = Path(folder)
+    require_plain_folder(target)
+    require_outside(target, inputs)
+    with ExitStack() as on_exit:
+        make_folder(target, on_exit)
+        hold(target, on_exit)
+        old = current_run(target, kind=kind, force=force, keep=keep)
+        staging = target / f".crowdprism-{new_token()}"
+        staging.mkdir()
+        on_exit.callback(remove_staging, target, staging)
+        yield staging
+        require_no_foreign(target, old, os.listdir(staging))
+        settle(target, commit(target, staging, old=old, kind=kind, keep=keep))
+
+
+def require_plain_folder(target: Path) -> None:
+    """Refuse links, the current folder and files."""
+    if target.is_symlink():
+        raise InvalidParameterError(f"{target} is a link. Name the folder itself ({os.path.realpath(target)}).")
+    if target.absolute() == Path.cwd() or target.resolve() == Path.cwd().resolve():
+        raise InvalidParameterError("A run folder cannot be the current folder. Name a folder of its own, such as run.")
+    if target.exists() and not target.is_dir():
+        raise InvalidParameterError(f"{target} exists and is not a folder; choose another folder.")
+
+
+def require_outside(target: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse a folder that holds what the work reads."""
+    place = target.resolve()
+    for given in inputs:
+        path = Path(given).resolve()
+        if path == place or place in path.parents:
+            raise InvalidParameterError(
+                f"The input {given} is inside {target}, where the run is written; choose another."
+            )
+
+
+def make_folder(target: Path, on_exit: ExitStack) -> None:
+    """Make the folder and those above it; those that are still empty at the end are removed again."""
+    missing = [path for path in (target, *target.parents) if not path.exists()]
+    for path in missing:
+        on_exit.callback(remove_if_empty, path)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise not_writable(target, error) from error
+
+
+def not_writable(target: Path, error: OSError) -> InvalidParameterError:
+    """The error of a place where nothing can be written."""
+    return InvalidParameterError(
+        f"{target} cannot be written: {error.strerror or error}. Choose another place; nothing was written."
+    )
+
+
+def remove_if_empty(folder: Path) -> None:
+    """Remove a folder that holds nothing."""
+    with suppress(OSError):
+        folder.rmdir()
+
+
+def hold(target: Path, on_exit: ExitStack) -> None:
+    """Lock the folder until the end; say which process holds it if another one does."""
+    path = target / LOCK
+    try:
+        file = on_exit.enter_context(locked(path))
+        file.truncate(0)
+        file.write(str(os.getpid()).encode())
+    except BlockingIOError as error:
+        raise InvalidParameterError(
+            f"{target} is being written by another program{process_in(path)}. Wait until it ends or choose another "
+            "folder; nothing was written."
+        ) from error
+    except OSError as error:
+        raise not_writable(target, error) from error
+    on_exit.callback(path.unlink, missing_ok=True)
+
+
+def process_in(lock: Path) -> str:
+    """The process that a lock names, for messages."""
+    try:
+        text = lock.read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return ""
+    return f" (process {text})" if text.isdigit() else ""
+
+
+def current_run(target: Path, *, kind: str, force: bool, keep: bool) -> Mapping[str, FileEntry]:
+    """The files that may be replaced or removed; finishes or removes what a killed writer left."""
+    names = [name for name in os.listdir(target) if name != LOCK]
+    stagings = [name for name in names if STAGING.fullmatch(name) and not (target / name).is_symlink()]
+    own = set(names) - set(stagings)
+    try:
+        manifest = read_manifest(target)
+    except ResultFormatError as error:
+        raise InvalidParameterError(f"{target} is not a run folder of crowdprism ({error}); choose another.") from error
+    if manifest is None:
+        files: Mapping[str, FileEntry] = run_without_manifest(target, own, force=force)
+    else:
+        require_replaceable(target, manifest, kind=kind, force=force, keep=keep)
+        settle(target, manifest)
+        files = manifest.files
+    for name in stagings:
+        shutil.rmtree(target / name, ignore_errors=True)
+    return files
+
+
+def run_without_manifest(target: Path, names: set[str], *, force: bool) -> dict[str, FileEntry]:
+    """The files of a run of version 0.1.0, which had no manifest; nothing else may stand in such a folder."""
+    if not names:
+        return {}
+    foreign = sorted(names - set(RUN_FILES))
+    if foreign or not names & {"result.json", "findings.csv"}:
+        raise InvalidParameterError(
+            f"{target} exists and is not a run folder of crowdprism: it holds {some(foreign or sorted(names))}. "
+            "Choose another folder."
+        )
+    if not force:
+        raise InvalidParameterError(
+            f"{target} holds a run without a manifest, as crowdprism 0.1.0 wrote it; its files may be yours.",
+            remedy="Choose another folder, or replace it with {force:True}.",
+        )
+    return {name: entry for name in sorted(names) if (entry := entry_of(target / name)) is not None}
+
+
+def require_replaceable(target: Path, manifest: Manifest, *, kind: str, force: bool, keep: bool) -> None:
+    """Refuse to replace a run of another kind, files that were changed since, and files of others."""
+    require_no_foreign(target, {**manifest.files, **manifest.obsolete}, RUN_FILES)
+    if force or keep:
+        return
+    if manifest.kind != kind:
+        raise InvalidParameterError(
+            f"{target} holds a {manifest.kind}, and this is a {kind}.",
+            remedy="Choose another folder, or replace it with {force:True}.",
+        )
+    if (target / manifest.staging).exists():
+        return  # a killed writer's moves are not finished: plain names may still hold the run before
+    changed = [
+        name
+        for name, entry in manifest.files.items()
+        if os.path.lexists(target / name) and entry_of(target / name) != entry
+    ]
+    if changed:
+        raise InvalidParameterError(
+            f"{len(changed)} of {len(manifest.files)} files of {target} were changed after the run was written: "
+            f"{some(changed)}.",
+            remedy="Choose another folder, or replace them with {force:True}.",
+        )
+
+
+def require_no_foreign(target: Path, known: Mapping[str, FileEntry], names: Iterable[str]) -> None:
+    """Refuse if a file or folder that is not of the run has one of these names."""
+    assert set(names) <= set(RUN_FILES), f"{set(names) - set(RUN_FILES)} belong in RUN_FILES"
+    foreign = [
+        name
+        for name in names
+        if (os.path.lexists(target / name) and name not in known)
+        or ((target / name).is_dir() and not (target / name).is_symlink())
+    ]
+    if foreign:
+        raise InvalidParameterError(
+            f"{target} holds {some(foreign)}, which the run there does not name. Move it or choose another folder."
+        )
+
+
+def commit(target: Path, staging: Path, *, old: Mapping[str, FileEntry], kind: str, keep: bool) -> Manifest:
+    """Put the new manifest in place: from here on the new run is the run."""
+    from crowdprism import __version__
+
+    written = {}
+    for name in sorted(os.listdir(staging)):
+        to_disk(staging / name)
+        entry = entry_of(staging / name)
+        assert entry is not None
+        written[name] = entry
+    files = {**old, **written} if keep else written
+    obsolete = {name: entry for name, entry in old.items() if name not in files}
+    manifest = Manifest(kind, __version__, files, staging.name, obsolete)
+    (staging / MANIFEST).write_text(manifest.to_json(), encoding="utf-8")
+    to_disk(staging / MANIFEST)
+    os.replace(staging / MANIFEST, target / MANIFEST)
+    return manifest
+
+
+def to_disk(path: Path) -> None:
+    """Make sure that the bytes of a file are on disk before a rename makes them count."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+
+
+def settle(target: Path, manifest: Manifest) -> None:
+    """Move the files of a run to their plain names, and remove those of the run before."""
+    staging = target / manifest.staging
+    if staging.is_symlink():
+        raise InvalidParameterError(f"{staging} is a link, which crowdprism never makes; remove it.")
+    for name in manifest.files:
+        try:
+            os.replace(staging / name, target / name)
+        except (FileNotFoundError, NotADirectoryError):
+            continue  # moved already
+    for name, entry in manifest.obsolete.items():
+        if name not in manifest.files and entry_of(target / name) == entry:
+            (target / name).unlink()
+    remove_if_empty(staging)
+
+
+def remove_staging(target: Path, staging: Path) -> None:
+    """Remove what a writer that failed has written, but not files that the manifest already names."""
+    manifest = read_manifest(target)
+    if manifest is None or manifest.staging != staging.name:
+        shutil.rmtree(staging, ignore_errors=True)
