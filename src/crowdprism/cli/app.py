@@ -28,6 +28,7 @@ MODULES = {  # command -> module of this package that holds it, in the order of 
     "info": "convert",
     "diagnose": "diagnose",
     "suggest": "diagnose",
+    "audit": "audit_command",
     "convert": "convert",
     "report": "report",
     "simulate": "simulate",
@@ -110,7 +111,8 @@ app = typer.Typer(
     cls=CommandGroup,
     help="Turn labels from many unreliable annotators into corrected labels, a classifier and a rating of each "
     "annotator.",
-    epilog="Exit codes: 0 success; 1 internal error; 2 wrong usage or bad input, nothing was written; 130 interrupted.",
+    epilog="Exit codes: 0 success; 1 internal error; 2 wrong usage or bad input, nothing was written; 3 the run was "
+    "written without its report; 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     **SETTINGS,

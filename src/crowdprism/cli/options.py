@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -90,6 +91,10 @@ class ReadingOptions:
     gold_file: Annotated[
         Path | None, ReadingOption("--gold-file", help="Table of true classes, with an item and a label column.")
     ] = None
+    max_size: Annotated[
+        str | None,
+        ReadingOption("--max-size", help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."),
+    ] = None
     more: Annotated[
         list[str] | None,
         ReadingOption(
@@ -111,7 +116,9 @@ class ReadingOptions:
         chosen: dict[str, Any] = {role: column for role, column in columns.items() if column is not None}
         chosen |= dict(parse_reading_option(text) for text in self.more or ())
         with standard_input_as_file(files) as paths:
-            annotations, report = read_annotations_with_report(paths, format=self.format, **chosen)
+            annotations, report = read_annotations_with_report(
+                paths, format=self.format, max_size=self.max_size, **chosen
+            )
         remark(str(report))
         return self.add_gold(annotations), report
 
@@ -121,7 +128,7 @@ class ReadingOptions:
             return annotations
         from crowdprism.formats.gold_file import read_gold
 
-        found = read_gold(self.gold_file, annotations.items, annotations.classes)
+        found = read_gold(self.gold_file, annotations.items, annotations.classes, max_size=self.max_size)
         if not found.pairs:
             raise UnreadableFileError(f"{self.gold_file} has no label in its {found.n_blank} rows. Fill them in.")
         with alignment_as_notes():
@@ -156,7 +163,8 @@ def standard_input_as_file(files: Sequence[Path]) -> Iterator[list[Path]]:
         return
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(folder) / "standard-input"
-        copy.write_bytes(sys.stdin.buffer.read())
+        with copy.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)  # piece by piece: the reader then checks its size
         yield [copy if path == Path("-") else path for path in files]
 
 

@@ -1,0 +1,248 @@
+"""`crowdprism audit`: draw items for someone to answer, and say how right the labels are."""
+
+from __future__ import annotations
+
+import json as json_text
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+from xml.sax.saxutils import quoteattr
+
+import typer
+
+import crowdprism as cp
+from crowdprism.cli.aggregate import DEFAULT_METHOD
+from crowdprism.cli.options import AsJson, ReadingOptions, require_exists
+from crowdprism.cli.run_folder import require_writable, save_table
+from crowdprism.cli.screen import console, print_json, print_table, remark
+from crowdprism.errors import InvalidParameterError
+from crowdprism.files import replacing_file
+
+if TYPE_CHECKING:
+    from crowdprism.annotations import Annotations
+    from crowdprism.calibration.audit import AuditPlan, AuditResult
+    from crowdprism.results import FitResult
+
+LABEL_STUDIO = "label-studio"
+OWN_COLUMNS = ("item", "choices", "answer", "stratum", "probability", "audit")
+N_ANNOTATORS_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Audited:
+    """The labels under audit."""
+
+    result: FitResult
+    annotations: Annotations | None
+
+
+def audit(
+    files: Annotated[
+        list[Path], typer.Argument(help="Annotation files; or a run folder, then the annotation files of the run.")
+    ],
+    *,
+    n: Annotated[int, typer.Option("--number", "-n", help="How many items to ask.")] = 40,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
+    method: Annotated[str, typer.Option("--method", "-m", help="Method to fit if no run folder is given.")] = (
+        DEFAULT_METHOD
+    ),
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="File for the questions: .csv, or .json for Label Studio.")
+    ] = None,
+    to: Annotated[str, typer.Option("--to", help="csv or label-studio; by default from the ending.")] = "auto",
+    content: Annotated[
+        Path | None, typer.Option("--content", help="Table with the item ids and what to show of each item.")
+    ] = None,
+    answers: Annotated[
+        list[Path] | None, typer.Option("--answers", help="The answered file, or the Label Studio export of it.")
+    ] = None,
+    gold_out: Annotated[
+        Path | None, typer.Option("--gold-out", help="Write the answers as gold, for --gold-file.")
+    ] = None,
+    reading: ReadingOptions,
+    json: AsJson = False,
+) -> None:
+    """Measure how right labels are: draw items, have them answered, and read the answers.
+
+    Example: `crowdprism audit labels.csv -n 40 -o audit.csv`, fill in the answers, then
+    `crowdprism audit labels.csv --answers audit.csv`
+    """
+    if answers is None and output is None:
+        raise InvalidParameterError(
+            "Say where to write the questions, or pass the answers.",
+            remedy="Use {output:audit.csv} or {answers:audit.csv}",
+        )
+    from crowdprism.calibration.audit import audit_result
+
+    labels = labels_under_audit(files, reading, method)
+    if answers is None:
+        assert output is not None
+        write_questions(draw(labels, n, seed), output, to, content)
+        return
+    plan, given = read_answers(labels, answers, n, seed)
+    found = audit_result(plan, given)
+    if gold_out is not None:
+        save_table(gold_out, ("item", "label"), found.answers.items())
+    if json:
+        print_json(to_record(plan, found))
+    else:
+        print_audit(plan, found)
+    if gold_out is not None:
+        remark(f"wrote {gold_out}; use it with --gold-file {gold_out}")
+
+
+def labels_under_audit(files: Sequence[Path], reading: ReadingOptions, method: str) -> Audited:
+    """Load the run folder that comes first, or fit the method to the annotation files."""
+    require_exists(files[0])
+    if not (files[0] / "result.json").exists():
+        annotations = reading.read(files)
+        return Audited(cp.make_aggregator(method).fit(annotations).result_, annotations)
+    result = cp.FitResult.load(files[0])
+    return Audited(result, reading.read(files[1:]) if files[1:] else None)
+
+
+def draw(labels: Audited, n: int, seed: int) -> AuditPlan:
+    """Draw the items to ask."""
+    from crowdprism.calibration.audit import audit_plan
+
+    return audit_plan(labels.result, n, seed, annotations=labels.annotations)
+
+
+def write_questions(plan: AuditPlan, output: Path, to: str, content: Path | None) -> None:
+    """Write one row or task per item to ask; the label under audit is not shown, so that it cannot sway anyone."""
+    to = (LABEL_STUDIO if output.suffix.lower() == ".json" else "csv") if to == "auto" else to
+    if to not in ("csv", LABEL_STUDIO):
+        raise InvalidParameterError(f"--to must be csv or {LABEL_STUDIO}, not {to!r}.")
+    require_writable(output)
+    names = plan.items[plan.asked].tolist()
+    shown, columns = contents(content, plan)
+    if to == LABEL_STUDIO:
+        tasks = [{"data": {"item": name, **shown.get(name, {}), "audit": plan.name}} for name in names]
+        with replacing_file(output) as fresh:
+            fresh.write_text(json_text.dumps(tasks, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
+        remark(f"labelling interface: {labelling_interface(plan, columns)}")
+    else:
+        choices = " | ".join(map(str, plan.classes.tolist()))
+        save_table(
+            output,
+            ("item", *columns, *OWN_COLUMNS[1:]),
+            [
+                [
+                    name,
+                    *(shown.get(name, {}).get(column, "") for column in columns),
+                    choices,
+                    "",
+                    stratum,
+                    rate,
+                    plan.name,
+                ]
+                for name, stratum, rate in zip(
+                    names, plan.stratum[plan.asked].tolist(), plan.probability.round(6).tolist(), strict=True
+                )
+            ],
+        )
+    remark(f"wrote {len(names)} of {len(plan.items)} items to {output}; fill in the answers and pass it as --answers")
+
+
+def contents(path: Path | None, plan: AuditPlan) -> tuple[dict[Any, dict[str, Any]], list[str]]:
+    """What to show of each item, and the columns that show it."""
+    from crowdprism.formats.documents import open_documents
+    from crowdprism.formats.gold_file import Spelling, column_for
+    from crowdprism.formats.raw_annotations import ReadingOptions as FileOptions
+    from crowdprism.formats.tables import SYNONYMS
+
+    if path is None:
+        return {}, []
+    require_exists(path)
+    frame = open_documents(path, FileOptions())[0].frame
+    ids = column_for(frame.columns, SYNONYMS["item"]) or frame.columns[0]
+    columns = [name for name in frame.columns if name != ids and name not in OWN_COLUMNS]
+    spelling = Spelling(plan.items)
+    shown = {
+        spelling(row[ids]): {name: row[name] for name in columns} for row in frame.select(ids, *columns).to_dicts()
+    }
+    missing = [name for name in plan.items[plan.asked].tolist() if name not in shown]
+    if missing:
+        remark(f"note: {len(missing)} of {len(plan.asked)} items have no content; the first is {missing[0]!r}")
+    return shown, columns
+
+
+def labelling_interface(plan: AuditPlan, columns: Sequence[str]) -> str:
+    """The configuration with which Label Studio shows the tasks."""
+    choices = "".join(f"<Choice value={quoteattr(str(name))}/>" for name in plan.classes.tolist())
+    shown = columns[0] if columns else "item"
+    return (
+        f'<View><Text name="shown" value={quoteattr("$" + shown)}/>'
+        f'<Choices name="answer" toName="shown">{choices}</Choices></View>'
+    )
+
+
+def read_answers(labels: Audited, files: Sequence[Path], n: int, seed: int) -> tuple[AuditPlan, list[tuple[Any, Any]]]:
+    """Read the answers and draw the same audit again; its seed and size stand in the file, or come from the options."""
+    from crowdprism.formats.gold_file import read_gold
+
+    found = [read_gold(file, labels.result.items, labels.result.classes) for file in files]
+    audits = list(dict.fromkeys(name for one in found for name in one.audits))
+    parts = [name.split("-") for name in audits]
+    if any(len(part) != 3 or not (part[0].isdigit() and part[1].isdigit()) for part in parts):
+        raise InvalidParameterError(f"The column audit holds {audits[0]!r}, which no audit is named. Drop the column.")
+    if len({part[0] for part in parts}) > 1:
+        raise InvalidParameterError(f"The answers belong to audits with different seeds: {', '.join(audits)}.")
+    if parts:
+        seed, n = int(parts[0][0]), max(int(part[1]) for part in parts)
+    plan = draw(labels, n, seed)
+    if any(part[2] != plan.name.split("-")[2] for part in parts):
+        raise InvalidParameterError(
+            f"The answers belong to the audit {audits[0]}, but these labels give {plan.name}: the labels differ from "
+            "those that were audited. Pass the same annotation files and method, without the answers as gold."
+        )
+    return plan, [pair for one in found for pair in one.pairs]
+
+
+def to_record(plan: AuditPlan, found: AuditResult) -> dict[str, Any]:
+    """What `--json` prints."""
+
+    def listed(shares: Mapping[Any, Any]) -> list[dict[str, Any]]:
+        return [{"name": name, **(share._asdict() if share else {"n_answers": 0})} for name, share in shares.items()]
+
+    return {
+        "audit": plan.name,
+        "items": found.n_items,
+        "asked": found.n_asked,
+        "answered": found.n_answers,
+        "level": found.level,
+        "accuracy": found.accuracy._asdict(),
+        "classes": listed(found.classes),
+        "shares": listed(found.shares),
+        "annotators": listed(found.annotators),
+        "more_to_halve": found.more_to_halve,
+    }
+
+
+def print_audit(plan: AuditPlan, found: AuditResult) -> None:
+    """Print the accuracy with its interval, then classes, shares and annotators."""
+    share = found.accuracy
+    lines = [
+        f"{share.value:.1%} of the {found.n_items} labels are right; {found.level:.0%} interval {share.low:.1%} to "
+        f"{share.high:.1%}, from {found.n_answers} of {found.n_asked} answers. It holds whatever the method believes."
+    ]
+    if found.more_to_halve:
+        total = found.n_answers + found.more_to_halve
+        lines.append(
+            f"{found.more_to_halve} more answers would halve the interval: draw -n {total} --seed {plan.seed}, which "
+            "asks the same items and more, and pass both files with --answers."
+        )
+    console().print("\n".join(lines), markup=False)
+    header = ("share", "low", "high", "answers")
+    print_table("Right among the items labelled", ("class", *header), rows(found.classes))
+    print_table("Corrected shares of the classes", ("class", *header), rows(found.shares))
+    lowest = dict(sorted(found.annotators.items(), key=lambda pair: pair[1].value)[:N_ANNOTATORS_SHOWN])
+    if lowest:
+        title = f"Right among the labels of an annotator, lowest of {len(found.annotators)} with enough answers"
+        print_table(title, ("annotator", *header), rows(lowest))
+
+
+def rows(shares: Mapping[Any, Any]) -> list[list[Any]]:
+    """Rows of a table of shares."""
+    return [[name, *(share if share is not None else (None, None, None, 0))] for name, share in shares.items()]
