@@ -12,7 +12,7 @@ from crowdprism.aggregators import make_aggregator
 from crowdprism.aggregators.expectation import cells_of
 from crowdprism.aggregators.moments import refine_by_em
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import confusion
 
 N_ITEMS, N_ANNOTATORS, N_CLASSES = 30, 6, 3
@@ -159,7 +159,8 @@ def test_confusions_that_would_not_fit_are_left_out_and_accuracies_given(monkeyp
     result = made("dawid-skene").fit(crowd).result_
     assert result.confusions is None
     assert result.warnings
-    np.testing.assert_allclose(result.skills, full.annotator_accuracy, atol=1e-9)
+    accuracy = confusion.annotator_accuracy(full.confusions, full.class_prior)
+    np.testing.assert_allclose(result.skills, accuracy, atol=1e-3)  # one M step apart
 
 
 def test_tables_that_would_not_fit_are_refused_and_one_coin_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,40 +195,7 @@ def test_partial_fit_needs_fewer_iterations_than_a_refit() -> None:
     crowd, _ = simulated(mixed_crowd(), n_items=500)
     few = crowd.n_annotations // 100
     keep = np.arange(crowd.n_annotations) >= few
-    model = made("dawid-skene", tolerance=1e-8).fit(crowd.select(keep)).partial_fit(crowd.select(~keep))
-    anew = made("dawid-skene", tolerance=1e-8).fit(crowd)
+    options = {"tolerance": 1e-8, "prior": "crowd"}  # rounds of the own-skill prior start from the votes again
+    model = made("dawid-skene", **options).fit(crowd.select(keep)).partial_fit(crowd.select(~keep))
+    anew = made("dawid-skene", **options).fit(crowd)
     assert len(model.result_.history["objective"]) < len(anew.result_.history["objective"])
-
-
-def test_initial_confusions_decide_between_mirror_images() -> None:
-    crowd = Annotations.from_dense([[0, 1], [1, 0]] * 20, annotator_names=["ann", "bob"])
-    liar = {"ann": [[0.1, 0.9], [0.9, 0.1]], "bob": [[0.9, 0.1], [0.1, 0.9]]}
-    result = made("dawid-skene", initial_confusions=liar, prior_strength=0.0).fit(crowd).result_
-    assert result.labels().tolist() == [1, 0] * 20
-    as_array = np.array([liar["ann"], liar["bob"]])
-    same = made("dawid-skene", initial_confusions=as_array, prior_strength=0.0).fit(crowd).result_
-    np.testing.assert_array_equal(same.class_probabilities, result.class_probabilities)
-
-
-def test_initial_confusions_with_rows_that_do_not_sum_to_one_are_refused() -> None:
-    crowd = Annotations.from_dense([[0, 1], [1, 0]])
-    with pytest.raises(InvalidParameterError, match="sum to one"):
-        made("dawid-skene", initial_confusions=np.ones((2, 2, 2))).fit(crowd)
-    with pytest.raises(InvalidParameterError, match="None of the names"):
-        made("dawid-skene", initial_confusions={"zoe": np.eye(2)}).fit(crowd)
-
-
-def test_a_returning_annotator_is_known_from_the_past() -> None:
-    confusions = np.stack([np.array([[0.95, 0.05], [0.05, 0.95]])] * 3 + [np.array([[0.1, 0.9], [0.9, 0.1]])])
-    crowd, _ = simulated(confusions, n_items=300, per_item=4)
-    past = made("dawid-skene").fit(crowd).result_
-    today = Annotations.from_triplets(["i", "j"], [3, 3], [0, 1], classes=[0, 1])
-    assert made("dawid-skene").fit(today).result_.labels().tolist() == [0, 1]
-    assert made("dawid-skene", past_result=past).fit(today).result_.labels().tolist() == [1, 0]
-
-
-def test_a_past_result_without_counts_is_refused() -> None:
-    crowd, _ = simulated(mixed_crowd(), n_items=30)
-    past = made("glad").fit(crowd).result_
-    with pytest.raises(InvalidParameterError, match="no counts"):
-        made("dawid-skene", past_result=past).fit(crowd)

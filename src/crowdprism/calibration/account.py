@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+from contextlib import suppress
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -13,6 +15,7 @@ from scipy.special import expit, ndtr
 from crowdprism.aggregators.dawid_skene import DawidSkene
 from crowdprism.annotations import Annotations
 from crowdprism.calibration.outside_view import Family, FloatArray, U, outside_view
+from crowdprism.errors import CrowdprismWarning, UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 
@@ -255,13 +258,16 @@ def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, 
 def account_of(result: FitResult, annotations: Annotations, *, annotator_level: float = ANNOTATOR_LEVEL) -> Account:
     """The account of a result that was learned from these annotations.
 
-    The reference model is the default Dawid-Skene without gold; a result of it is its own reference.
+    The reference model is the default Dawid-Skene without gold; a result of it is its own reference, and so is a result
+    of data too large for it.
     """
     gold = None if annotations.gold is None else np.ma.filled(annotations.gold, -1)
     labels = np.argmax(result.class_probabilities, axis=1)
     reference = result.class_probabilities
     if result.method != DawidSkene.name or result.parameters != DawidSkene().get_params():
-        reference = DawidSkene().fit(annotations).result_.class_probabilities
+        with suppress(UnsuitableDataError), warnings.catch_warnings():
+            warnings.simplefilter("ignore", CrowdprismWarning)  # about a fit that nobody asked for
+            reference = DawidSkene().fit(annotations).result_.class_probabilities
     return make_account(
         annotations,
         labels,
