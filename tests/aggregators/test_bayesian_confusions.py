@@ -52,13 +52,14 @@ def labelled(annotations: Annotations) -> set[int]:
 
 def test_ibcc_equals_the_loops(annotations: Annotations) -> None:
     rows, q, known = rows_of(annotations), votes_of(annotations), sorted(labelled(annotations))
+    anchor = [1.0 + 3.0 * sum(q[i][k] for i in known) for k in range(N_CLASSES)]
     for _ in range(5):
-        class_counts = [1.0 + sum(q[i][k] for i in known) for k in range(N_CLASSES)]
+        class_counts = [anchor[k] + sum(q[i][k] for i in known) for k in range(N_CLASSES)]
         log_prior = [float(digamma(count) - digamma(sum(class_counts))) for count in class_counts]
         log_confusion = {}
         for m in range(annotations.n_annotators):
             for k in range(N_CLASSES):
-                counts = [4.0 if c == k else 1.0 for c in range(N_CLASSES)]
+                counts = [4.0 if c == k else 1.0 / (N_CLASSES - 1) for c in range(N_CLASSES)]
                 for i, m2, c, w in rows:
                     if m2 == m:
                         counts[c] += w * q[i][k]
@@ -112,3 +113,13 @@ def test_ebcc_keeps_the_restart_with_the_highest_bound() -> None:
     history = made("ebcc", n_restarts=4).fit(crowd).result_.history
     assert len(history["restarts"]) == 4
     assert history["objective"][-1] == max(history["restarts"])
+
+
+@pytest.mark.parametrize("name", ["ibcc", "ebcc"])
+def test_one_label_per_item_keeps_the_labels(name: str) -> None:
+    random = np.random.default_rng(3)
+    label = random.integers(0, 10, 400)
+    single = Annotations.from_triplets(np.arange(400), random.integers(0, 20, 400), label)
+    options = {"n_subtypes": 2, "n_restarts": 1} if name == "ebcc" else {}
+    found = make_aggregator(name, **options).fit(single).result_
+    np.testing.assert_array_equal(found.labels(), label)

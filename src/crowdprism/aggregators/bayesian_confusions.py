@@ -23,6 +23,7 @@ from crowdprism.seeding import stream
 
 MAX_ITER = 500
 TOLERANCE = 1e-6
+ANCHOR = 3.0  # pseudo-items of the class prior per item, spread as the votes are
 
 
 @dataclass(frozen=True)
@@ -34,15 +35,15 @@ class Priors:
     right, wrong
         Of a confusion row: on the true class, and on each other label.
     class_share
-        Of each class in the class prior.
+        (n_classes,) of each class in the class prior.
     subtypes
         Of all subtypes of a class together; each has an equal part of it.
     """
 
-    right: float = 4.0
-    wrong: float = 1.0
-    class_share: float = 1.0
-    subtypes: float = 0.1
+    right: float
+    wrong: float
+    class_share: FloatArray
+    subtypes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,7 +96,7 @@ def update(
     subtype_posterior = totals + subtype_prior
     log_class = digamma(class_posterior) - digamma(class_posterior.sum())
     log_subtype = digamma(subtype_posterior) - digamma(subtype_posterior.sum(axis=1, keepdims=True))
-    divergence += dirichlet_divergence(class_posterior, np.full(cells.n_classes, priors.class_share))
+    divergence += dirichlet_divergence(class_posterior, priors.class_share)
     divergence += dirichlet_divergence(subtype_posterior, np.full(n_subtypes, subtype_prior))
     column_prior = np.exp(log_class[:, None] + log_subtype).ravel()
     mass = column_prior.sum()
@@ -111,9 +112,11 @@ class IBCC(Aggregator):
     max_iter, tolerance
         The fit ends after `max_iter` iterations, or when the lower bound gains less than `tolerance` per annotation.
     right_prior, wrong_prior
-        Dirichlet pseudo-counts of confusion rows: on the true class, and on each other label.
+        Dirichlet pseudo-counts of confusion rows: on the true class, and on each other label (by default 1 for all
+        other labels together).
     class_prior_count
-        Pseudo-count of each class.
+        Pseudo-count of each class; by default 1 and three items' worth per item, spread as the votes are. With these
+        defaults a crowd with one label per item keeps its labels; with 1 and 1 it fell to one class.
 
     Examples
     --------
@@ -127,8 +130,8 @@ class IBCC(Aggregator):
         "max_iter": Whole(1),
         "tolerance": Real(0),
         "right_prior": Real(0, above=True),
-        "wrong_prior": Real(0, above=True),
-        "class_prior_count": Real(0, above=True),
+        "wrong_prior": (Real(0, above=True), None),
+        "class_prior_count": (Real(0, above=True), None),
     }
     # IBCC is EBCC without subtypes; what only subtypes need is fixed and not a parameter of the constructor.
     n_subtypes = 1
@@ -141,8 +144,8 @@ class IBCC(Aggregator):
         max_iter: int = MAX_ITER,
         tolerance: float = TOLERANCE,
         right_prior: float = 4.0,
-        wrong_prior: float = 1.0,
-        class_prior_count: float = 1.0,
+        wrong_prior: float | None = None,
+        class_prior_count: float | None = None,
     ) -> None:
         self.max_iter = max_iter
         self.tolerance = tolerance
@@ -154,7 +157,7 @@ class IBCC(Aggregator):
         columns, name = annotations.n_classes * self.n_subtypes, type(self).__name__
         cells = cells_of(annotations, columns=columns, method=name)
         evidence = ConfusionPass(cells, columns=columns)
-        priors = Priors(self.right_prior, self.wrong_prior, self.class_prior_count, self.subtype_prior_count)
+        priors = self._priors(evidence)
         pseudo_counts = cell_pseudo_counts(cells, self.n_subtypes, priors)
 
         def improve(_: Any, expectation: Expectation) -> VariationalModel:
@@ -172,7 +175,16 @@ class IBCC(Aggregator):
             last_step=False,
         )
         history = {"objective": best.objective, **({"restarts": bounds} if len(bounds) > 1 else {})}
-        return self._result_of(annotations, evidence, best.model, history, best.notes(name))
+        return self._result_of(annotations, evidence, best.model, history, best.notes(name), priors)
+
+    def _priors(self, evidence: ConfusionPass) -> Priors:
+        """Pseudo-counts; those that are not given keep the classes in place where items have one label."""
+        n_classes = evidence.n_classes
+        wrong = 1.0 / max(n_classes - 1, 1) if self.wrong_prior is None else self.wrong_prior
+        if self.class_prior_count is not None:
+            return Priors(self.right_prior, wrong, np.full(n_classes, self.class_prior_count), self.subtype_prior_count)
+        votes = evidence.vote_shares()[evidence.annotated()].sum(axis=0)
+        return Priors(self.right_prior, wrong, 1.0 + ANCHOR * votes, self.subtype_prior_count)
 
     def _start(self, evidence: ConfusionPass, restart: int) -> Expectation:
         """Vote shares, split at random over each class's subtypes."""
@@ -189,9 +201,10 @@ class IBCC(Aggregator):
         model: VariationalModel,
         history: dict[str, list[float]],
         notes: tuple[str, ...],
+        priors: Priors,
     ) -> FitResult:
         final = evidence.expect(model)
-        prior = self._by_class(final.class_totals[None])[0] + self.class_prior_count
+        prior = self._by_class(final.class_totals[None])[0] + priors.class_share
         prior = prior / prior.sum()
         probabilities = self._by_class(final.kept)
         probabilities[~evidence.annotated()] = prior
@@ -202,19 +215,19 @@ class IBCC(Aggregator):
             history=history,
             seed=self.random_state if self.n_subtypes > 1 else None,
             warnings=notes,
-            **self._confusion_parts(evidence.cells, final),
+            **self._confusion_parts(evidence.cells, final, priors),
         )
 
     def _by_class(self, columns: FloatArray) -> FloatArray:
         """Sum (rows, class and subtype) over subtypes."""
         return np.asarray(columns.reshape(len(columns), -1, self.n_subtypes).sum(axis=2))
 
-    def _confusion_parts(self, cells: Cells, final: Expectation) -> dict[str, FloatArray]:
+    def _confusion_parts(self, cells: Cells, final: Expectation, priors: Priors) -> dict[str, FloatArray]:
         """Posterior counts of confusions, subtypes added up, and their mean; nothing where they would not fit."""
         if not confusions_fit(cells.n_annotators, cells.n_classes):
             return {}
         eye = np.eye(cells.n_classes)
-        prior = self.right_prior * eye + self.wrong_prior * (1 - eye)
+        prior = priors.right * eye + priors.wrong * (1 - eye)
         posterior = cells.dense(self._by_class(final.counts)) + prior
         return {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
 
@@ -258,8 +271,8 @@ class EBCC(IBCC):
         max_iter: int = MAX_ITER,
         tolerance: float = TOLERANCE,
         right_prior: float = 4.0,
-        wrong_prior: float = 1.0,
-        class_prior_count: float = 1.0,
+        wrong_prior: float | None = None,
+        class_prior_count: float | None = None,
         subtype_prior_count: float = 0.1,
         random_state: int = 0,
     ) -> None:
