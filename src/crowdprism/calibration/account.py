@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 import numpy as np
@@ -27,6 +27,7 @@ SHRINKAGE = 2.0  # labels' worth of pull towards the crowd's mean accuracy
 LEVEL = 0.9
 N_HALVINGS = 30  # of the range in which a quantile is searched
 ROWS_AT_ONCE = 2**14  # annotators whose quantiles are searched together
+TINY = 1e-300
 N_ADVISED = 40  # answers of an audit by default; what so many would tell is stated with every account
 
 
@@ -53,6 +54,7 @@ def make_account(
     *,
     family: Family = "labels",
     gold: NDArray[np.integer] | None = None,
+    blind: NDArray[np.integer] | None = None,
     level: float = LEVEL,
     annotator_level: float = ANNOTATOR_LEVEL,
 ) -> Account:
@@ -63,13 +65,17 @@ def make_account(
     labels
         (n_items,) the stated label of each item, as class codes.
     reference
-        (n_items, n_classes) posterior of the reference model, which like the labels was not fitted to gold.
+        (n_items, n_classes) posterior of the reference model, which was not fitted to gold.
     gold
         (n_items,) known true classes, -1 where unknown.
+    blind
+        (n_items,) labels of a fit without gold, where the stated ones were fitted to it: labels that saw the gold
+        answers are no evidence of how right the others are.
     """
     known = np.zeros(len(labels), dtype=bool) if gold is None else gold >= 0
     known_right = known if gold is None else known & (labels == gold)
-    forecast = make_forecast(annotations, labels, reference, family=family, gold=gold)
+    judged = labels if blind is None else np.where(known, blind, labels)
+    forecast = make_forecast(annotations, judged, reference, family=family, gold=gold)
     confidence = np.where(known, known_right, average_over_u(forecast.scores, forecast.weights))
     counted = (annotations.labels_per_item > 0) & ~known
     scores, n_known, n_right = forecast.scores[counted], int(known.sum()), int(known_right.sum())
@@ -148,7 +154,7 @@ def half_width_after(
     widths = []
     for u in _nodes(weights)[0]:
         right = share * expit(SCORES + u)
-        log_weight = np.log(weights) + n_answers * (right @ log_right + (share - right) @ log_wrong)
+        log_weight = np.log(np.maximum(weights, TINY)) + n_answers * (right @ log_right + (share - right) @ log_wrong)
         after = np.exp(log_weight - log_weight.max())
         low, high = _quantiles(by_u, after / after.sum(), (tail, 1 - tail))
         luck = NormalDist().inv_cdf(1 - tail) * np.sqrt(right.sum() * (1 - right.sum()) * n_open) / n
@@ -264,15 +270,17 @@ def account_of(result: FitResult, annotations: Annotations, *, annotator_level: 
     gold = None if annotations.gold is None else np.ma.filled(annotations.gold, -1)
     labels = np.argmax(result.class_probabilities, axis=1)
     reference = result.class_probabilities
-    if result.method != DawidSkene.name or result.parameters != DawidSkene().get_params():
+    saw_gold = gold is not None and bool(result.parameters.get("use_gold"))
+    if saw_gold or result.method != DawidSkene.name or result.parameters != DawidSkene().get_params():
         with suppress(UnsuitableDataError), warnings.catch_warnings():
             warnings.simplefilter("ignore", CrowdprismWarning)  # about a fit that nobody asked for
-            reference = DawidSkene().fit(annotations).result_.class_probabilities
+            reference = DawidSkene().fit(replace(annotations, gold=None)).result_.class_probabilities
     return make_account(
         annotations,
         labels,
         reference,
         family="features" if result.uses_features else "labels",
         gold=gold,
+        blind=reference.argmax(axis=1) if saw_gold else None,
         annotator_level=annotator_level,
     )

@@ -92,7 +92,9 @@ def mark_copying(annotations: Annotations, remarks: list[tuple[str, ...]]) -> Ju
         for one, other in ((first, second), (second, first)):
             if not any(remark.startswith(COPIES) for remark in remarks[one]):
                 remarks[one] = (*remarks[one], f"{COPIES} {display_name(annotations.annotators[other])}")
-    return Judged(remarks, copy_groups(found, annotations.n_annotators))
+    n_people = int((annotations.labels_per_annotator > 0).sum())
+    groups = copy_groups(found, annotations.n_annotators)
+    return Judged(remarks, tuple(group for group in groups if len(group) < n_people))  # all alike is agreement
 
 
 def copy_groups(found: CopyingSuspicion, n_annotators: int) -> tuple[tuple[int, ...], ...]:
@@ -130,7 +132,10 @@ def build_annotators(
         )
         for place in order.tolist()
     )
-    copied = np.array([place for group in judged.copies for place in group], dtype=np.int64)
+    counted_once = {name for group in result.voices for name in group}
+    names = result.annotators.tolist()
+    groups = [group for group in judged.copies if not all(names[place] in counted_once for place in group)]
+    copied = np.array([place for group in groups for place in group], dtype=np.int64)
     matrices, confusions, note = packed_confusions(result, order)
     notes = [note, *judged.notes]
     if len(rows) < result.n_annotators:
@@ -142,7 +147,7 @@ def build_annotators(
         confusions=confusions,
         remark_counts=remark_counts(rows),
         by_account=result.account is not None,
-        copies=tuple(tuple(display_name(result.annotators[place]) for place in group) for group in judged.copies),
+        copies=tuple(tuple(display_name(result.annotators[place]) for place in group) for group in groups),
         copied_share=0.0 if n_labels is None else float(n_labels[copied].sum() / max(n_labels.sum(), 1)),
         note=" ".join(filter(None, notes)),
     )

@@ -198,7 +198,7 @@ def curves(result: FitResult) -> tuple[Curve, ...]:
     found = []
     for name, values in result.history.items():
         finite = np.flatnonzero(np.isfinite(np.asarray(values, dtype=float)))
-        if len(finite) < 2:
+        if len(finite) < 2 or name == "stage":  # which round an iteration belongs to
             continue
         chosen = finite[np.unique(np.linspace(0, len(finite) - 1, min(len(finite), MOST_STEPS)).astype(int))]
         found.append(Curve(display_name(name).replace("_", " "), chosen.tolist(), [float(values[at]) for at in chosen]))

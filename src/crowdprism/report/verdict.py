@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.one_voice import describe_voices
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.notebook import visible
 from crowdprism.diagnostics.agreement import AgreementReport
@@ -45,9 +46,9 @@ def build_verdict(
     """
     found = [*from_account(result), *from_checks(checks)]
     if annotations is not None:
-        found += [*from_gold(result, annotations), *from_coverage(annotations), *from_copies(annotators)]
+        found += [*from_gold(result, annotations), *from_coverage(annotations)]
         found += from_agreement(agreement) if agreement is not None else []
-    found += [*from_annotators(annotators), *(Finding("fit", "caution", visible(text)) for text in result.warnings)]
+    found += [*from_copies(result, annotators), *from_annotators(annotators), *from_fit(result)]
     if annotations is None:
         sentence = "Agreement and coverage were not checked, because the report was made without the annotations."
         found.append(Finding("annotations", "note", sentence, "Pass them: result.report(path, annotations)."))
@@ -228,17 +229,32 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
     return [Finding("gold", "good", sentence, "", accuracy, chance)]
 
 
-def from_copies(table: AnnotatorTable) -> list[Finding]:
-    """Annotators who seem to answer as one: their labels count once, however many there are."""
-    if not table.copies:
-        return []
-    share = table.copied_share
-    names = [name for group in table.copies for name in group]
-    sentence = (
-        f"{len(names)} of {table.n_annotators} annotators agree more with each other than skill explains "
-        f"({first_names(names)}); they gave {share:.0%} of the labels, and may be one voice."
-    )
-    return [Finding("copies", by_share(share), sentence, "Check whether they copied or share a source.", share)]
+def from_copies(result: FitResult, table: AnnotatorTable) -> list[Finding]:
+    """Annotators who answer as one: their labels are one voice, however many there are."""
+    found = []
+    if result.voices:
+        counted = {name for group in result.voices for name in group}
+        share = share_of_labels(result, [name in counted for name in result.annotators.tolist()])
+        sentence = (
+            f"{visible(describe_voices(result.voices, result.n_annotators))} They gave {share:.0%} of the labels."
+        )
+        remedy = "Labels alone cannot show who copied whom: ask them, or state who is one voice."
+        found.append(Finding("copies", by_share(share), sentence, remedy, share))
+    if table.copies:
+        names = [name for group in table.copies for name in group]
+        sentence = (
+            f"{len(names)} of {table.n_annotators} annotators agree more with each other than skill explains "
+            f"({first_names(names)}); they gave {table.copied_share:.0%} of the labels, and may be one voice."
+        )
+        remedy = "Check whether they copied or share a source."
+        found.append(Finding("copies", by_share(table.copied_share), sentence, remedy, table.copied_share))
+    return found
+
+
+def share_of_labels(result: FitResult, chosen: Sequence[bool]) -> float:
+    """Share of all labels that the chosen annotators gave; of the annotators, if labels were not counted."""
+    counts = np.ones(result.n_annotators) if result.labels_per_annotator is None else result.labels_per_annotator
+    return float(counts[np.array(chosen, dtype=bool)].sum() / max(counts.sum(), 1))
 
 
 def from_annotators(table: AnnotatorTable) -> list[Finding]:
@@ -263,6 +279,12 @@ def from_annotators(table: AnnotatorTable) -> list[Finding]:
         sentence = f"{few} annotators gave fewer than {FEW_LABELS} labels, too few to judge them."
         found.append(Finding("annotators", "note", sentence))
     return found
+
+
+def from_fit(result: FitResult) -> list[Finding]:
+    """What the method warned of; voices have a finding of their own."""
+    known = describe_voices(result.voices, result.n_annotators) if result.voices else None
+    return [Finding("fit", "caution", visible(text)) for text in result.warnings if text != known]
 
 
 def first_names(names: list[str]) -> str:
