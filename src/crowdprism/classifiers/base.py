@@ -295,6 +295,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
             history=self.histories_[0],
             seed=prepared.problem.seed,
             warnings=warned,
+            annotations=annotations,
+            uses_features=True,
         )
         if self.result_.confusions is not None:
             probabilities = self._posterior(class_probs, annotations)

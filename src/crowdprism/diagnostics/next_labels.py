@@ -18,6 +18,7 @@ from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
 Pairs = tuple[NDArray[np.int64], NDArray[np.int64], FloatArray]  # item, annotator, gain
+SMALLEST_ERROR = 1e-9
 LEAST_GAIN = 0.01  # bits; a label expected to tell less is not worth asking for
 ITEMS_PER_LABEL = 5  # how many uncertain items are considered for each label of the budget
 MIN_ITEMS_CONSIDERED = 1_000
@@ -28,8 +29,8 @@ CELLS_AT_ONCE = 4_000_000
 class Suggestion:
     """Labels to ask for, the most useful first, and whether to stop asking, with the reason.
 
-    `gain` is the expected reduction of the item's entropy, in bits. The expected accuracies are the mean probability of
-    the most probable class now, and after the first suggested label of each item.
+    `gain` is the expected reduction of the item's entropy, in bits. The expected accuracies are those of the result's
+    account (the mean probability of the labels, if it has none), now and after the first suggested label of each item.
     """
 
     items: NameArray
@@ -103,7 +104,7 @@ def suggest(
     item, annotator, gain = item[worth], annotator[worth], gain[worth]
     chosen, discounted = choose(shares, item, annotator, gain, price, room, budget=budget, per_item=per_item)
     item, annotator = item[chosen], annotator[chosen]
-    accuracy = float(shares.max(axis=1).mean())
+    accuracy, after = expected_accuracies(result, shares, confusions, item, annotator)
     stop, reason = when_to_stop(accuracy, target_accuracy, len(chosen), least_gain)
     return Suggestion(
         items=annotations.items,
@@ -113,7 +114,7 @@ def suggest(
         gain=discounted,
         cost=price[annotator],
         expected_accuracy=accuracy,
-        expected_accuracy_after=accuracy_after(shares, confusions, item, annotator),
+        expected_accuracy_after=after,
         stop=stop,
         reason=reason,
     )
@@ -226,6 +227,21 @@ def choose(
                 break
         waiting = np.array(skipped, dtype=np.int64)
     return np.array([pair for pair, _ in chosen], dtype=np.int64), np.array([value for _, value in chosen])
+
+
+def expected_accuracies(
+    result: FitResult, shares: FloatArray, confusions: FloatArray, item: NDArray[np.int64], annotator: NDArray[np.int64]
+) -> tuple[float, float]:
+    """Now, and after the labels: they remove the share of all errors that the model expects them to remove of its own.
+
+    The model is too sure that its labels are right, so its own errors are not those of the account.
+    """
+    before, after = float(shares.max(axis=1).mean()), accuracy_after(shares, confusions, item, annotator)
+    if result.expected_accuracy is None:
+        return before, after
+    removed = (after - before) / max(1 - before, SMALLEST_ERROR)
+    now = result.expected_accuracy.value
+    return now, now + (1 - now) * min(max(removed, 0.0), 1.0)
 
 
 def accuracy_after(
