@@ -31,7 +31,24 @@ def test_labels_go_to_standard_output_in_the_users_own_names(run, labels_csv: Pa
 def test_json_is_for_machines(run, labels_csv: Path) -> None:
     record = json.loads(run("aggregate", labels_csv, "--json").out)
     assert record["classes"] == ["cat", "dog"]
-    assert len(record["labels"]) == 3
+    assert [set(row) for row in record["labels"]] == [{"item", "label", "confidence", "probability"}] * 3
+    assert set(record["annotator_accuracy"][0]) >= {"annotator", "accuracy", "accuracy_low", "accuracy_high"}
+    assert record["expected_accuracy"]["n_gold"] == 0
+    assert (
+        record["expected_accuracy"]["expected_accuracy"]["low"]
+        < record["expected_accuracy"]["expected_accuracy"]["high"]
+    )
+
+
+def test_the_first_sentence_is_how_right_the_labels_are_and_how_to_know_more(crowd_folder: Path, run) -> None:
+    _, said, _ = run("aggregate", "labels.csv", "-o", "run", "--no-report")
+    first = said.splitlines()[0]
+    assert first.startswith("Expected right: ")
+    assert "nothing here was checked against gold" in first
+    assert first.endswith("points. Ask for them: crowdprism audit run -n 40 -o questions.csv")
+    rows = rows_of((crowd_folder / "run" / "labels.csv").read_text(encoding="utf-8"))
+    assert list(rows[0]) == ["item", "label", "confidence", "probability", "annotations", "agreement"]
+    assert float(rows[0]["confidence"]) < 0.9
 
 
 @pytest.mark.parametrize(

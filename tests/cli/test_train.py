@@ -44,6 +44,7 @@ def test_train_then_predict_from_files(run, tmp_path: Path) -> None:
     predicted = rows_of(run("-q", "predict", folder, "-x", features).out)
     truth = ["no", "yes"] * 50
     assert sum(row["label"] == right for row, right in zip(predicted, truth, strict=True)) > 90
+    assert all(0 < float(row["confidence"]) < 0.9 for row in predicted), "a network's probabilities are too sure"
     assert run("predict", folder, "-x", features, "-o", tmp_path / "new.csv").code == 0
     assert rows_of((tmp_path / "new.csv").read_text()) == predicted
 
@@ -128,3 +129,41 @@ def test_texts_of_the_annotation_file_train_and_predict(crowd_folder: Path, run)
     (crowd_folder / "new.csv").write_text("item,says\nn1,the cat purrs and purrs\nn2,a dog barks\n")
     _, out, _ = run("predict", "run", "-x", "new.csv")
     assert [row["label"] for row in csv.DictReader(out.splitlines())] == ["yes", "no"]
+
+
+def test_resuming_a_complete_run_says_that_it_is_complete(crowd_folder: Path, run) -> None:
+    assert run(*train("--epochs", 2, "--no-report")).code == 0
+    place = crowd_folder / "run.checkpoint"
+    for left in ((), ("complete",), ("complete", "head-0/epoch-000002/state.json")):  # a kill while states are removed
+        for name in left:
+            (place / name).parent.mkdir(parents=True, exist_ok=True)
+            (place / name).touch()
+        outcome = run(*train("--epochs", 2, "--no-report", "--resume"))
+        assert outcome.code == BAD_INPUT
+        assert "run is complete" in " ".join(outcome.err.split())
+    assert run(*train("--epochs", 2, "--no-report")).code == 0
+    assert not place.exists()
+
+
+def test_files_of_others_beside_the_states_stay(crowd_folder: Path, run) -> None:
+    (crowd_folder / "run.checkpoint").mkdir()
+    (crowd_folder / "run.checkpoint" / "mine.txt").write_text("kept")
+    assert run(*train("--epochs", 1, "--no-report")).code == 0
+    assert os.listdir(crowd_folder / "run.checkpoint") == ["mine.txt"]
+
+
+def test_a_second_training_in_the_same_folder_is_told_that_the_first_is_running(crowd_folder: Path, run) -> None:
+    from crowdprism.results.replacing import replacing_run
+
+    with pytest.raises(KeyboardInterrupt), replacing_run("run", kind="classifier"):
+        outcome = run(*train("--epochs", 1, "--no-report"))
+        assert outcome.code == BAD_INPUT
+        assert "being written by another program" in " ".join(outcome.err.split())
+        raise KeyboardInterrupt
+
+
+def test_an_aggregation_does_not_replace_a_classifier(crowd_folder: Path, run) -> None:
+    assert run(*train("--epochs", 1, "--no-report")).code == 0
+    outcome = run("aggregate", "labels.csv", "-o", "run", "--no-report")
+    assert outcome.code == BAD_INPUT
+    assert "holds a classifier" in outcome.err

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -54,8 +56,9 @@ def test_intervals_cover_the_true_accuracies_of_a_simulated_crowd(name: str) -> 
     assert np.mean(covered) > 0.88
 
 
-def test_a_result_without_posterior_has_no_intervals() -> None:
+def test_a_result_without_posterior_and_annotations_has_no_intervals() -> None:
     result = make_aggregator("majority-vote").fit(Annotations.from_dense([[0, 1], [1, 1]])).result_
+    result = replace(result, annotations=None)
     assert result.confusion_interval() is None
     assert result.annotator_accuracy_interval() is None
 

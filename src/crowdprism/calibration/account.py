@@ -114,6 +114,18 @@ def make_forecast(
     return Forecast(score(slice(None), labels), weights)
 
 
+def prediction_confidence(class_probabilities: FloatArray) -> FloatArray:
+    """(n_items,) how likely predictions for new items are right, by the outside view of a classifier's probabilities.
+
+    Examples
+    --------
+    >>> prediction_confidence(np.array([[0.999, 0.001], [0.5, 0.5]])).round(2).tolist()
+    [0.86, 0.46]
+    """
+    view = outside_view("features")
+    return average_over_u(view.scores(class_probabilities, class_probabilities.argmax(axis=1)), view.prior())
+
+
 def average_over_u(scores: FloatArray, weights: FloatArray) -> FloatArray:
     """Probability of being right for each score; by a fine table, so that the cost is linear in the items."""
     return np.asarray(np.interp(scores, SCORES, expit(SCORES[:, None] + U) @ weights))

@@ -98,7 +98,7 @@ def to_record(result: FitResult, annotations: Annotations) -> dict[str, Any]:
         "annotators": result.n_annotators,
         "classes": result.classes.tolist(),
         "annotations": annotations.n_annotations,
-        "expected_accuracy": None if result.account is None else result.account.numbers(),
+        "account": None if result.account is None else result.account.numbers(),
         "accuracy_against_gold": gold_accuracy(result, annotations),
         "labels": to_rows(label_columns(result)),
         "annotator_accuracy": None if result.annotator_accuracy is None else to_rows(annotator_columns(result)),

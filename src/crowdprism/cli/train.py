@@ -145,6 +145,7 @@ def predict(
 
     Example: `crowdprism predict run/ --features new.npy -o predictions.csv`
     """
+    from crowdprism.calibration.account import prediction_confidence
     from crowdprism.features import Recipe, item_features
 
     if output is not None:
@@ -160,8 +161,9 @@ def predict(
     table = found.features
     probabilities = model.predict_proba(table.values)
     labels = model.classes_[probabilities.argmax(axis=1)].tolist()
-    columns = ("item", "label", "probability")
-    rows = zip(table.ids.tolist(), labels, run_folder.rounded(probabilities.max(axis=1)), strict=True)
+    columns = ("item", "label", "confidence", "probability")
+    numbers = (prediction_confidence(probabilities), probabilities.max(axis=1))
+    rows = zip(table.ids.tolist(), labels, *map(run_folder.rounded, numbers), strict=True)
     if output is None:
         run_folder.write_table(sys.stdout, columns, rows)
     else:
