@@ -38,42 +38,12 @@ from crowdprism.simulate.machine import (
 )
 from crowdprism.simulate.observation import each_with_probability, one_per_item, per_annotator, per_item
 
-__all__ = [
-    "AccuracyReport",
-    "DemoCrowd",
-    "FAMILIES",
-    "MachineAnnotations",
-    "MachineAnnotator",
-    "MachineCrowd",
-    "PATTERNS",
-    "adversaries",
-    "build_family",
-    "build_pattern",
-    "class_wise_hammer_spammer",
-    "copy_annotators",
-    "demo_annotations",
-    "demo_crowd",
-    "diagonally_dominant",
-    "each_with_probability",
-    "hammer_spammer",
-    "machine_annotations",
-    "machine_crowd",
-    "machine_list",
-    "one_coin",
-    "one_good_among_random",
-    "one_good_among_spammers",
-    "one_label_spammers",
-    "one_per_item",
-    "one_perfect_among_dominant",
-    "pair_flip",
-    "per_annotator",
-    "per_item",
-    "random_confusions",
-    "random_copies",
-    "random_partners",
-    "simulate_annotations",
-    "simulate_by_difficulty",
-    "simulate_instance_dependent",
-    "spammers",
-    "symmetric_flip",
-]
+__all__ = ["adversaries", "class_wise_hammer_spammer", "diagonally_dominant", "hammer_spammer", "one_coin"]
+__all__ += ["one_good_among_random", "one_good_among_spammers", "one_label_spammers", "one_perfect_among_dominant"]
+__all__ += ["pair_flip", "random_confusions", "random_partners", "spammers", "symmetric_flip"]
+__all__ += ["FAMILIES", "PATTERNS", "DemoCrowd", "build_family", "build_pattern", "demo_annotations", "demo_crowd"]
+__all__ += ["simulate_by_difficulty", "simulate_instance_dependent"]
+__all__ += ["copy_annotators", "random_copies", "simulate_annotations"]
+__all__ += ["AccuracyReport", "MachineAnnotations", "MachineAnnotator", "MachineCrowd"]
+__all__ += ["machine_annotations", "machine_crowd", "machine_list"]
+__all__ += ["each_with_probability", "one_per_item", "per_annotator", "per_item"]

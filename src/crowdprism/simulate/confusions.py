@@ -18,10 +18,7 @@ SPAMMER_LEAN = 1e-4  # as in the reference code; it keeps the matrices invertibl
 def one_coin(accuracies: Any, n_classes: int) -> Confusions:
     """Annotators who are correct with a fixed probability, with errors uniform over the other classes.
 
-    Parameters
-    ----------
-    accuracies
-        (n_annotators,) probability of a correct label. 1 is an expert, 1/n_classes a spammer, 0 an adversary.
+    Of the accuracies (n_annotators,), 1 is an expert, 1/n_classes a spammer, 0 an adversary.
 
     Examples
     --------
@@ -53,10 +50,7 @@ def require_sizes(n_annotators: int, n_classes: int) -> None:
 def spammers(n_annotators: int, n_classes: int, *, lean: float = SPAMMER_LEAN) -> Confusions:
     """Annotators whose labels are (almost) independent of the true class.
 
-    Parameters
-    ----------
-    lean
-        Added to the uniform probability of the true class before rows are normalised.
+    The uniform probability of the true class is raised by `lean` before rows are normalised.
     """
     require_sizes(n_annotators, n_classes)
     matrix = normalize_rows(np.full((n_classes, n_classes), 1 / n_classes) + lean * np.eye(n_classes))
@@ -86,19 +80,13 @@ def class_wise_hammer_spammer(n_annotators: int, n_classes: int, *, hammer_share
     require_share(hammer_share, "share of known classes")
     random = stream(seed, "class_wise_hammer_spammer")
     knows = random.random((n_annotators, n_classes)) < hammer_share
-    lean = 1 + random.uniform(0.1, 0.11, (n_annotators, n_classes))
-    guess = np.ones((n_annotators, n_classes, n_classes))
-    guess[:, np.arange(n_classes), np.arange(n_classes)] = lean
+    lean = random.uniform(0.1, 0.11, (n_annotators, n_classes))
+    guess = np.where(np.eye(n_classes, dtype=bool), 1 + lean[:, :, None], 1.0)
     return np.where(knows[:, :, None], np.eye(n_classes), normalize_rows(guess))
 
 
 def pair_flip(n_annotators: int, n_classes: int, *, flip: float, partner: Any = None) -> Confusions:
-    """Annotators who mistake each class for one fixed other class with probability `flip`.
-
-    Parameters
-    ----------
-    partner
-        (n_classes,) the class that each is mistaken for; by default the next one.
+    """Annotators who mistake each class for its `partner` (n_classes,), by default the next, with probability `flip`.
 
     Examples
     --------

@@ -31,15 +31,6 @@ class Choice:
     default: float | None = None
     seeded: bool = True
 
-    def make(self, sizes: tuple[int, int], value: float | None, seed: int, described: str) -> Any:
-        """Call the function; a value for a choice without parameter is an error, and None is the default."""
-        if value is not None and not self.parameter:
-            raise InvalidParameterError(f"The {described} takes no parameter, but {value} was given.")
-        options: dict[str, Any] = {"seed": seed} if self.seeded else {}
-        if self.parameter:
-            options[self.parameter] = self.default if value is None else value
-        return self.build(*sizes, **options)
-
 
 def _equal_coins(n_annotators: int, n_classes: int, *, accuracy: float) -> Confusions:
     return one_coin([accuracy] * n_annotators, n_classes)
@@ -84,10 +75,8 @@ def build_family(
     >>> build_family("pair-flip", 2, 3, level=0.4).shape
     (2, 3, 3)
     """
-    confusions: Confusions = _find(FAMILIES, name, "family").make(
-        (n_annotators, n_classes), level, seed, f"family {name!r}"
-    )
-    return confusions
+    found: Confusions = _make(FAMILIES, "family", name, (n_annotators, n_classes), level, seed)
+    return found
 
 
 def build_pattern(name: str, n_items: int, n_annotators: int, *, amount: float | None = None, seed: int = 0) -> Pairs:
@@ -99,19 +88,27 @@ def build_pattern(name: str, n_items: int, n_annotators: int, *, amount: float |
     >>> len(item)
     20
     """
-    pattern = _find(PATTERNS, name, "pattern")
-    if amount is not None and pattern.parameter == "labels":
-        if amount != int(amount):
-            raise InvalidParameterError(f"The number of labels must be whole, not {amount}.")
-        amount = int(amount)
-    pairs: Pairs = pattern.make((n_items, n_annotators), amount, seed, f"pattern {name!r}")
+    pairs: Pairs = _make(PATTERNS, "pattern", name, (n_items, n_annotators), amount, seed)
     return pairs
 
 
-def _find(table: Mapping[str, Choice], name: str, role: str) -> Choice:
+def _make(
+    table: Mapping[str, Choice], role: str, name: str, sizes: tuple[int, int], value: float | None, seed: int
+) -> Any:
+    """Call a choice by its name; a value for a choice without parameter is an error, and None is the default."""
     if name not in table:
         raise InvalidParameterError(f"There is no {role} {name!r}; there are {', '.join(table)}.")
-    return table[name]
+    chosen = table[name]
+    if value is not None and not chosen.parameter:
+        raise InvalidParameterError(f"The {role} {name!r} takes no parameter, but {value} was given.")
+    if value is not None and chosen.parameter == "labels":
+        if value != int(value):
+            raise InvalidParameterError(f"The number of labels must be whole, not {value}.")
+        value = int(value)
+    options: dict[str, Any] = {"seed": seed} if chosen.seeded else {}
+    if chosen.parameter:
+        options[chosen.parameter] = chosen.default if value is None else value
+    return chosen.build(*sizes, **options)
 
 
 @dataclass(frozen=True)

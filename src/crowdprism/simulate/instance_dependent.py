@@ -12,7 +12,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.seeding import stream
 from crowdprism.simulate.confusions import require_share
-from crowdprism.simulate.labelling import annotations_of_labels, check_true_classes, draw_rows
+from crowdprism.simulate.labelling import check_true_classes, drawn_annotations
 from crowdprism.simulate.observation import Pairs
 
 FLIP_SPREAD = 0.1  # standard deviation of flip rates over items, as in Xia et al. (2020)
@@ -28,7 +28,7 @@ def simulate_by_difficulty(
     seed: int = 0,
     classes: Sequence[Hashable] | None = None,
 ) -> Annotations:
-    """Labels that are correct with probability 1 / (1 + exp(-ability / difficulty)), else uniform over the others.
+    """Labels that are right with probability 1 / (1 + exp(-ability / difficulty)), else uniform over the others.
 
     The model of GLAD (Whitehill et al. 2009).
 
@@ -59,9 +59,7 @@ def simulate_by_difficulty(
     right = expit(skill[annotator] / hardness[item])
     rows = np.repeat(((1 - right) / (n_classes - 1))[:, None], n_classes, axis=1)
     rows[np.arange(len(item)), truth[item]] = right
-    label = draw_rows(np.cumsum(rows, axis=1), seed)
-    annotators = range(len(skill))
-    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=annotators)
+    return drawn_annotations(truth, np.cumsum(rows, axis=1), pairs, range(len(skill)), classes=classes, seed=seed)
 
 
 def simulate_instance_dependent(
@@ -97,16 +95,13 @@ def simulate_instance_dependent(
     values = np.asarray(features, dtype=float).reshape(len(truth), -1)
     values = (values - values.mean(axis=0)) / np.where(values.std(axis=0) > 0, values.std(axis=0), 1)
     rates = np.asarray(flip_rates, dtype=float)
-    for rate in rates.tolist():
-        require_share(rate, "flip rate")
     item, annotator = pairs
     rows = np.empty((len(item), n_classes))
     for place, rate in enumerate(rates.tolist()):
+        require_share(rate, "flip rate")
         own = np.flatnonzero(annotator == place)
         rows[own] = instance_rows(values[item[own]], truth[item[own]], rate, n_classes, seed=seed, index=place)
-    label = draw_rows(np.cumsum(rows, axis=1), seed)
-    annotators = range(len(rates))
-    return annotations_of_labels(truth, label, pairs, n_classes=n_classes, classes=classes, annotators=annotators)
+    return drawn_annotations(truth, np.cumsum(rows, axis=1), pairs, range(len(rates)), classes=classes, seed=seed)
 
 
 def instance_rows(

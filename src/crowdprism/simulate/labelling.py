@@ -33,8 +33,6 @@ def simulate_annotations(
     ----------
     true_classes
         (n_items,) class codes; they become the gold of the result.
-    confusions
-        (n_annotators, true class, given label).
     pairs
         Item and annotator positions, as from `crowdprism.simulate.observation`.
     classes, annotators, items
@@ -50,11 +48,9 @@ def simulate_annotations(
     n_annotators, n_classes = confusions.shape[:2]
     truth = check_true_classes(true_classes, n_classes)
     item, annotator = pairs
-    label = draw_rows(np.cumsum(confusions, axis=-1)[annotator, truth[item]], seed)
     people = range(n_annotators) if annotators is None else annotators
-    return annotations_of_labels(
-        truth, label, pairs, n_classes=n_classes, classes=classes, annotators=people, items=items
-    )
+    cumulative = np.cumsum(confusions, axis=-1)[annotator, truth[item]]
+    return drawn_annotations(truth, cumulative, pairs, people, classes=classes, items=items, seed=seed)
 
 
 def annotations_of_labels(
@@ -96,10 +92,13 @@ def check_true_classes(true_classes: Any, n_classes: int) -> NDArray[np.int64]:
     return truth.astype(np.int64)
 
 
-def draw_rows(cumulative: NDArray[Any], seed: int) -> NDArray[np.int64]:
-    """Draw a column for each row of cumulative probabilities: (n, n_classes) -> (n,)."""
+def drawn_annotations(
+    truth: NDArray[Any], cumulative: NDArray[Any], pairs: Pairs, people: Sequence[Hashable], *, seed: int, **names: Any
+) -> Annotations:
+    """Draw a label for each pair from cumulative probabilities (n_pairs, n_classes)."""
     threshold = stream(seed, "labels").random((len(cumulative), 1)) * cumulative[:, -1:]
-    return np.asarray((cumulative <= threshold).sum(axis=1), dtype=np.int64)
+    label = np.asarray((cumulative <= threshold).sum(axis=1), dtype=np.int64)
+    return annotations_of_labels(truth, label, pairs, n_classes=cumulative.shape[1], annotators=people, **names)
 
 
 def copy_annotators(annotations: Annotations, copies: Mapping[Hashable, Hashable]) -> Annotations:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,15 @@ OBSERVED_SHARE = 0.1
 N_ITEMS_FOR_ACCURACY = 2000  # a standard error of at most 1.1 points
 SMALLEST_IMAGE = 6  # the least that two 3 x 3 convolutions and a pooling step can take
 
-NEIGHBOURS = (3, 5, 7, 10)
-CNN_EPOCHS = (5, 10, 15, 20)
-FCNN_EPOCHS = (10, 15, 20, 25)
-LOGISTIC_EPOCHS = 10
+ROW_OF_FIVE: tuple[tuple[MachineKind, tuple[str | int, ...]], ...] = (  # settings change from row to row
+    ("svm", KERNELS),
+    ("cnn", (5, 10, 15, 20)),
+    ("knn", (3, 5, 7, 10)),
+    ("fcnn", (10, 15, 20, 25)),
+    ("logistic", (10,)),
+)
 FIVE_WITHOUT_EXPERTS: tuple[tuple[MachineKind, str | int], ...] = (
-    *(("svm", "linear"), ("logistic", LOGISTIC_EPOCHS), ("knn", 5), ("cnn", 5), ("fcnn", 10)),
+    *(("svm", "linear"), ("logistic", 10), ("knn", 5), ("cnn", 5), ("fcnn", 10)),
 )
 # The reference's experts are a linear SVM and 5 neighbours. A third, the linear SVM of the fourth row, is ours, so that
 # 20 annotators include the three above 90 % that the paper reports.
@@ -53,12 +56,8 @@ PUBLISHED_ACCURACIES = {
 class MachineAnnotator:
     """One annotator: what is trained, on how many items, and how.
 
-    Attributes
-    ----------
-    setting
-        Kernel of a support vector machine, number of neighbours, or epochs of a network.
-    n_train
-        Training items; None is drawn from `SMALL_SIZES` (experts always take `EXPERT_SIZE`).
+    The setting is the kernel of a support vector machine, the number of neighbours, or the epochs of a network. Without
+    `n_train`, the number of training items is drawn from `SMALL_SIZES`; experts always take `EXPERT_SIZE`.
     """
 
     kind: MachineKind
@@ -113,14 +112,10 @@ def machine_list(
 
 
 def _annotator_at(place: int) -> MachineAnnotator:
-    row, column = divmod(place, 5)
-    return (
-        MachineAnnotator("svm", KERNELS[row % len(KERNELS)]),
-        MachineAnnotator("cnn", CNN_EPOCHS[row % len(CNN_EPOCHS)]),
-        MachineAnnotator("knn", NEIGHBOURS[row % len(NEIGHBOURS)]),
-        MachineAnnotator("fcnn", FCNN_EPOCHS[row % len(FCNN_EPOCHS)]),
-        MachineAnnotator("logistic", LOGISTIC_EPOCHS, n_train=SMALL_SIZES[row % len(SMALL_SIZES)]),
-    )[column]
+    row, column = divmod(place, len(ROW_OF_FIVE))
+    kind, settings = ROW_OF_FIVE[column]
+    n_train = SMALL_SIZES[row % len(SMALL_SIZES)] if kind == "logistic" else None
+    return MachineAnnotator(kind, settings[row % len(settings)], n_train=n_train)
 
 
 @dataclass(frozen=True)
@@ -143,16 +138,10 @@ class AccuracyReport:
 
 @dataclass(frozen=True)
 class MachineCrowd:
-    """Trained annotators; build one with `machine_crowd`.
-
-    Attributes
-    ----------
-    n_train
-        (n_annotators,) number of items each was trained on.
-    """
+    """Trained annotators; build one with `machine_crowd`."""
 
     annotators: tuple[MachineAnnotator, ...]
-    n_train: tuple[int, ...]
+    n_train: tuple[int, ...]  # items that each was trained on
     n_classes: int
     mean: float
     deviation: float
@@ -172,8 +161,7 @@ class MachineCrowd:
     ) -> Annotations:
         """The labels of the observed pairs."""
         truth = check_true_classes(true_classes, self.n_classes)
-        values = np.asarray(features)
-        item, annotator = pairs
+        values, (item, annotator) = np.asarray(features), pairs
         label = np.empty(len(item), dtype=np.int64)
         for place in np.unique(annotator):
             rows = np.flatnonzero(annotator == place)
@@ -205,15 +193,12 @@ def machine_crowd(
     features
         The pool: (n_items, n_features), or images (n_items, height, width[, channels]), which a CNN needs. They are
         normalised by one mean and standard deviation, as is usual for MNIST.
-    annotators
-        What to train, as from `machine_list`.
     lr_label_bug
         Repeat a mistake of the reference code, which takes the features of logistic regression's sub-sample but
         the labels of the pool's first items; it explains published accuracies near 3 %.
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdprism.seeding import stream
     >>> truth = np.arange(600) % 3
     >>> clouds = np.eye(3)[truth] * 4 + stream(0, "doc").normal(size=(600, 3))
@@ -261,13 +246,7 @@ def training_items(annotator: MachineAnnotator, n_pool: int, seed: Any, place: i
 
 
 def _train(
-    annotator: MachineAnnotator,
-    features: NDArray[np.float32],
-    labels: NDArray[np.int64],
-    *,
-    n_classes: int,
-    seed: Any,
-    place: int,
+    annotator: MachineAnnotator, features: NDArray[Any], labels: NDArray[Any], *, n_classes: int, seed: Any, place: int
 ) -> Predictor:
     kind, setting = annotator.kind, annotator.setting
     if kind == "svm":
@@ -275,9 +254,8 @@ def _train(
     if kind == "knn":
         return train_neighbours(features, labels, n_neighbours=int(setting))
     if kind not in ("logistic", "fcnn", "cnn"):
-        raise InvalidParameterError(
-            f"There is no machine annotator of kind {kind!r}; there are svm, knn, logistic, fcnn, cnn."
-        )
+        known = ", ".join(get_args(MachineKind))
+        raise InvalidParameterError(f"There is no machine annotator of kind {kind!r}; there are {known}.")
     if kind == "cnn" and (features.ndim != 4 or min(features.shape[2:]) < SMALLEST_IMAGE):
         raise InvalidParameterError(
             f"A CNN annotator needs images of at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE} pixels, "
@@ -290,16 +268,9 @@ def _train(
 
 @dataclass(frozen=True)
 class MachineAnnotations:
-    """Result of `machine_annotations`.
+    """Result of `machine_annotations`: labels with gold, in the order of `items`.
 
-    Attributes
-    ----------
-    annotations
-        Labels of the chosen items, in the order of `items`, with gold.
-    items
-        (n_items,) positions of the labelled items in the data; none of them trained an annotator.
-    report
-        Accuracies of the annotators beside the published range.
+    These are (n_items,) positions in the data of the labelled items; none of them trained an annotator.
     """
 
     annotations: Annotations
@@ -327,16 +298,10 @@ def machine_annotations(
 
     Parameters
     ----------
-    features, true_classes
-        All items, such as the training images of MNIST.
-    n_items
-        Number of items to label, drawn from those that train no annotator.
+    n_items, pool_size
+        Number of items to label, and of other items that train the annotators.
     case
         1 with experts, 2 without; see `machine_list`.
-    probability
-        Probability that an annotator labels an item.
-    pool_size
-        Number of items set aside to train the annotators.
     crowd_seed
         Seed of pool and annotators, by default `seed`; fix it to keep one crowd over several trials, as the
         reference code does.

@@ -112,10 +112,9 @@ def first_weights(kind: NetworkKind, shape: Sequence[int], n_classes: int, gener
 
     shapes: list[tuple[int, ...]] = [(n_classes, shape[0])]
     if kind == "cnn":
-        n_channels, height, width = shape
         narrow, wide = CNN_CHANNELS
-        n_flat = wide * ((height - 4) // 2) * ((width - 4) // 2)
-        shapes = [(narrow, n_channels, 3, 3), (wide, narrow, 3, 3), (HIDDEN_UNITS, n_flat), (n_classes, HIDDEN_UNITS)]
+        n_flat = wide * ((shape[1] - 4) // 2) * ((shape[2] - 4) // 2)
+        shapes = [(narrow, shape[0], 3, 3), (wide, narrow, 3, 3), (HIDDEN_UNITS, n_flat), (n_classes, HIDDEN_UNITS)]
     elif kind == "fcnn":
         shapes = [(HIDDEN_UNITS, shape[0]), (n_classes, HIDDEN_UNITS)]
     weights: Weights = []
