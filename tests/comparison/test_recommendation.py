@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from crowdprism.comparison import Comparison, MethodRow
-from crowdprism.comparison.recommendation import rank, recommend
+from crowdprism.comparison.recommendation import indistinguishable, rank, recommend
 
 
 def test_of_methods_alike_the_most_stable_is_recommended_then_the_fastest() -> None:
@@ -43,3 +43,8 @@ def test_methods_that_failed_come_last_and_are_explained_in_a_column() -> None:
 
 def test_an_outcome_without_rows_reads_as_its_reason() -> None:
     assert str(Comparison((), None, "No method could be measured.")).strip() == "No method could be measured."
+
+
+def test_methods_are_told_apart_by_more_than_one_standard_error_of_the_paired_difference() -> None:
+    assert indistinguishable(np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 0.0]))
+    assert not indistinguishable(np.zeros(4), np.array([-1.0, -1.1, -0.9, -1.0]))

@@ -5,7 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdprism.diagnostics.simplex_polytope import SimplexPolytope, expected_facets, inner_radius, norm_at_distance
+from crowdprism.diagnostics.simplex_polytope import (
+    SimplexPolytope,
+    expected_facets,
+    inner_radius,
+    norm_at_distance,
+    plane_basis,
+)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3, 10])
@@ -48,3 +54,9 @@ def test_rows_in_a_plane_do_not_span() -> None:
 
 def test_a_hull_of_twice_the_points_has_at_worst_the_known_number_of_facets() -> None:
     assert expected_facets(100, n_before=10, n_after=20, dimension=4) == 400.0
+
+
+def test_the_basis_of_the_plane_is_orthonormal_and_sums_to_zero() -> None:
+    basis = plane_basis(3)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(2), atol=1e-12)
+    np.testing.assert_allclose(basis.sum(axis=0), 0, atol=1e-12)

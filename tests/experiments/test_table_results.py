@@ -12,7 +12,13 @@ import pytest
 
 from crowdprism.experiments import Plan, Published, make_plan, read_study, summarize, write_page
 from crowdprism.experiments.pages import as_csv, markdown
-from crowdprism.experiments.table_results import Measured, difference, distance_from_published, rank_agreement
+from crowdprism.experiments.table_results import (
+    Measured,
+    chosen_row,
+    difference,
+    distance_from_published,
+    rank_agreement,
+)
 
 
 def rows_of(plan: Plan, test: dict[str, list[float]]) -> dict[str, Any]:
@@ -119,3 +125,8 @@ def test_a_budget_that_changes_the_task_shows_no_distances(tiny_text: str) -> No
     page = markdown(summarize(plan, rows_of(plan, {"f": [80.0, 84.0], "vote": [79.0, 80.0]})))
     assert "| GeoCrowdNet(F) | 80.00 ± 2.00 | 82.00 ± 2.00 |\n" in page
     assert "not comparable" in page
+
+
+def test_of_equal_grid_points_the_last_counts() -> None:
+    rows = [{"valid": 80.0, "test": 1}, {"valid": 80.0, "test": 2}, {"valid": 70.0, "test": 3}]
+    assert chosen_row(rows)["test"] == 2

@@ -21,14 +21,6 @@ def held_out_log_likelihoods(result: FitResult, held_out: Annotations) -> NDArra
     log Σ_k q_i[k] C_m[k, l] for the label l of annotator m on item i, with the item's class probabilities q as learned
     from its other annotations. An annotator without other labels is treated as the average annotator. `held_out` has
     items, annotators and classes in the order of the result.
-
-    Examples
-    --------
-    >>> from crowdprism import Annotations, make_aggregator
-    >>> a = Annotations.from_dense([[0, 0], [1, 1], [0, 0], [1, 1]])
-    >>> kept, out = a.select(a.item > 0), a.select(a.item == 0)
-    >>> held_out_log_likelihoods(make_aggregator("majority-vote").fit(kept).result_, out).shape
-    (2,)
     """
     if result.confusions is None:
         return None
@@ -57,25 +49,13 @@ def share_of_held_out(found: NDArray[Any], held_out: Annotations) -> float:
 
 
 def mean_pairwise_agreement(several: Sequence[NDArray[Any]]) -> float | None:
-    """Mean share of items on which two of several labellings agree; None for only one labelling.
-
-    Examples
-    --------
-    >>> mean_pairwise_agreement([np.array([0, 1]), np.array([0, 1]), np.array([0, 0])])
-    0.6666666666666666
-    """
+    """Mean share of items on which two of several labellings agree; None for only one labelling."""
     pairs = [float(np.mean(first == second)) for first, second in combinations(several, 2)]
     return float(np.mean(pairs)) if pairs else None
 
 
 def agreement_with_others(found: dict[str, NDArray[Any]]) -> dict[str, float | None]:
-    """For each method, the mean share of items that get the same class from another method.
-
-    Examples
-    --------
-    >>> agreement_with_others({"a": np.array([0, 1]), "b": np.array([0, 0]), "c": np.array([0, 0])})["a"]
-    0.5
-    """
+    """For each method, the mean share of items that get the same class from another method."""
     return {
         name: float(np.mean([np.mean(mine == theirs) for other, theirs in found.items() if other != name]))
         if len(found) > 1

@@ -34,51 +34,27 @@ COLUMNS = {  # attribute of a row -> heading of its column, in order
 class MethodRow:
     """What was measured of one method; None where it could not be measured.
 
-    Attributes
-    ----------
-    accuracy
-        Share of items with gold that are labelled correctly.
-    log_likelihood
-        Mean log probability of held-out annotations; closer to zero is better.
-    held_out_agreement
-        Share of held-out annotations that equal the label found for their item.
-    agreement_with_others
-        Mean share of items that get the same label from another method.
-    stability
-        Mean share of items that keep their label when seed and held-out annotations change.
-    seconds
-        Median time of a fit.
-    failed
-        Why nothing was measured; empty if all went well.
-    warnings
-        Warnings that the method issued.
+    Four are shares: of items with gold that are labelled correctly, of held-out annotations that equal the label found
+    for their item, of items that get the same label from another method, and of items that keep their label when seed
+    and held-out annotations change (`stability`).
     """
 
     method: str
     accuracy: float | None = None
-    log_likelihood: float | None = None
+    log_likelihood: float | None = None  # mean over held-out annotations; closer to zero is better
     held_out_agreement: float | None = None
     agreement_with_others: float | None = None
     stability: float | None = None
-    seconds: float | None = None
-    failed: str = ""
+    seconds: float | None = None  # median time of a fit
+    failed: str = ""  # why nothing was measured
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Methods, best first, and which one to take.
+    """Methods, best first and failed ones last, and which one to take (None if nothing was measured).
 
-    Attributes
-    ----------
-    rows
-        Best first; methods that failed come last.
-    recommended, reason
-        Name of a method (None if nothing was measured), and why.
-    interrupted
-        Whether the comparison stopped before every method was measured.
-    results
-        What each method learned from all annotations, by name.
+    `interrupted` says that not every method was measured; `results` are what each learned from all annotations.
     """
 
     rows: tuple[MethodRow, ...]
@@ -130,15 +106,10 @@ def rank(rows: Sequence[MethodRow], *, by_gold: bool) -> tuple[MethodRow, ...]:
 def recommend(
     rows: Sequence[MethodRow], scores: Mapping[str, NDArray[np.float64]], *, by_gold: bool
 ) -> tuple[str | None, str]:
-    """Name of the method to take, and the reason.
+    """Name of the method to take, and the reason, from rows with the best first.
 
-    Parameters
-    ----------
-    rows
-        Best first.
-    scores
-        For each method with a score, one number per held-out annotation (log-likelihood) or per item with gold
-        (1 correct, 0 wrong); the same annotations or items, in the same order, for all methods.
+    The scores of a method are one number per held-out annotation (log-likelihood) or per item with gold (1 correct, 0
+    wrong): the same annotations or items, in the same order, for all methods.
     """
     measured = [row for row in rows if not row.failed]
     if not measured:
@@ -159,15 +130,7 @@ def recommend(
 
 
 def indistinguishable(best: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether two methods differ by at most one standard error of the paired difference.
-
-    Examples
-    --------
-    >>> indistinguishable(np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 0.0]))
-    True
-    >>> indistinguishable(np.zeros(4), np.array([-1.0, -1.1, -0.9, -1.0]))
-    False
-    """
+    """Whether two methods differ by at most one standard error of the paired difference."""
     gap = best - other
     error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.inf
     return bool(gap.mean() <= error)

@@ -31,26 +31,6 @@ from crowdprism.experiments.spec import (
 )
 from crowdprism.experiments.table_results import TableResult, summarize
 
-__all__ = [
-    "Budget",
-    "Cell",
-    "Crowd",
-    "Data",
-    "Deviation",
-    "Fit",
-    "Interrupted",
-    "Method",
-    "Plan",
-    "Published",
-    "RowStore",
-    "RunReport",
-    "Study",
-    "TableResult",
-    "load_study",
-    "make_plan",
-    "read_study",
-    "run",
-    "study_names",
-    "summarize",
-    "write_page",
-]
+__all__ = ["Fit", "Plan", "RowStore", "make_plan", "Interrupted", "RunReport", "run", "write_page"]
+__all__ += ["Budget", "Cell", "Crowd", "Data", "Deviation", "Method", "Published", "Study"]
+__all__ += ["load_study", "read_study", "study_names", "TableResult", "summarize"]

@@ -42,17 +42,16 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
         first = {name: own[0] for name, own in rows.items() if own}
         if first:
             drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(first, cell.title)
-    for name, figure in drawn.items():
-        save(figure, folder / FOLDER / name)
-    return [folder / FOLDER / name for name in drawn]
+    return [save(figure, folder / FOLDER / name) for name, figure in drawn.items()]
 
 
-def save(figure: Figure, path: Path) -> None:
+def save(figure: Figure, path: Path) -> Path:
     """Write a figure as SVG; the same figure gives the same file."""
     from matplotlib import rc_context
 
     with replacing_file(path, suffix=".svg") as fresh, rc_context({"svg.hashsalt": path.name}):
         figure.savefig(fresh, format="svg", metadata={"Date": None})
+    return path
 
 
 def table_figure(result: TableResult) -> Figure:
@@ -66,8 +65,8 @@ def table_figure(result: TableResult) -> Figure:
     panels[0].set_yticks(range(len(methods)), [method.title for method in methods])
     panels[0].set_ylim(len(methods) - 0.5, -0.5)
     panels[0].legend(loc="lower left", fontsize=7, frameon=False)
-    unit = "test accuracy, %" if result.study.figure == "accuracy" else "error of the confusion matrices"
-    figure.supxlabel(unit, fontsize=9)
+    accuracy = result.study.figure == "accuracy"
+    figure.supxlabel("test accuracy, %" if accuracy else "error of the confusion matrices", fontsize=9)
     return figure
 
 
@@ -75,14 +74,11 @@ def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[Metho
     """Published and measured numbers of one column."""
     for place, method in enumerate(methods):
         ours, published = result.both(cell, method)
-        if published is not None:
-            label = "published" if not place else None
-            panel.errorbar(
-                published.mean, place - 0.15, xerr=published.spread, fmt="D", ms=4, color=PUBLISHED, lw=1.2, label=label
-            )
-        if ours is not None:
-            label = "measured" if not place else None
-            panel.errorbar(ours.mean, place + 0.15, xerr=ours.spread, fmt="o", ms=4.5, color=OWN, lw=1.2, label=label)
+        looks = [(published, "published", -0.15, "D", 4, PUBLISHED), (ours, "measured", 0.15, "o", 4.5, OWN)]
+        for found, name, shift, fmt, ms, color in looks:
+            if found is not None:
+                style = {"fmt": fmt, "ms": ms, "color": color, "lw": 1.2, "label": None if place else name}
+                panel.errorbar(found.mean, place + shift, xerr=found.spread, **style)
     panel.set_title(cell.title, fontsize=8, wrap=True)
     panel.grid(axis="x", lw=0.4, color="0.85")
     panel.tick_params(labelsize=8)
@@ -91,10 +87,9 @@ def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[Metho
 def confusion_figure(rows: dict[str, Row], title: str) -> Figure:
     """Heat maps: one line for the truth, one per method with its error; one column per annotator."""
     truth = np.array(next(iter(rows.values()))["true_confusions"])
-    lines: dict[str, np.ndarray] = {"truth": truth}
+    lines = {"truth": truth}
     for name, row in rows.items():
-        error = row["confusion_error"]["relative_l1"]
-        lines[f"{name}\nerror {error:.3f}"] = np.array(row["confusions"])
+        lines[f"{name}\nerror {row['confusion_error']['relative_l1']:.3f}"] = np.array(row["confusions"])
     figure = new_figure(0.9 + MATRIX_SIDE * len(truth), 0.6 + MATRIX_SIDE * len(lines))
     panels = figure.subplots(len(lines), len(truth), squeeze=False)
     for line, (own, (name, matrices)) in enumerate(zip(panels, lines.items(), strict=True)):

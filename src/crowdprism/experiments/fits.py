@@ -13,8 +13,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from crowdprism.errors import InvalidParameterError
-from crowdprism.experiments.spec import Budget, Cell, Data, Method, Study, change_data, nearest_first, without_none
+from crowdprism.experiments.spec import Budget, Cell, Data, Method, Study, change_data, require_known, without_none
 
 Row = dict[str, Any]
 DONE, FAILED = "done", "failed"
@@ -32,13 +31,8 @@ class Fit:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The fit as plain data, without the fields that are None."""
-        return {
-            "data": without_none(asdict(self.data)),
-            "classifier": self.classifier,
-            "parameters": dict(self.parameters),
-            "seed": self.seed,
-        }
+        """The fit as plain data, without the fields of its data that are None."""
+        return {**vars(self), "data": without_none(asdict(self.data)), "parameters": dict(self.parameters)}
 
     @property
     def key(self) -> str:
@@ -95,7 +89,7 @@ def make_plan(
         budget = replace(budget, seeds=tuple(seeds))
     known_cells = {cell.name: cell for cell in study.cells}
     known_methods = {method.name: method for method in study.methods}
-    usual = [method.name for method in study.methods if not method.variant_of]
+    usual = [name for name, method in known_methods.items() if not method.variant_of]
     wanted_cells = require_names(cells or budget.cells or list(known_cells), known_cells, study, "cell")
     wanted_methods = require_names(methods or budget.methods or usual, known_methods, study, "method")
     if variants:
@@ -112,23 +106,14 @@ def make_plan(
 
 def require_names(wanted: Sequence[str], known: Mapping[str, Any], study: Study, role: str) -> list[str]:
     """Raise for names that the study does not have."""
-    for name in wanted:
-        if name not in known:
-            raise InvalidParameterError(
-                f"Study {study.name} has no {role} {name!r}; it has {nearest_first(name, known)}."
-            )
+    require_known(wanted, known, f"Study {study.name} has no {role}", "; it has")
     return list(wanted)
 
 
 def change_cell(cell: Cell, budget: Budget) -> Cell:
     """The cell with the changes that the budget makes."""
     changes = budget.changes.get(cell.name, {})
-    for key in changes:
-        if key not in CELL_CHANGES:
-            raise InvalidParameterError(
-                f"Budget {budget.name} changes {key!r} of cell {cell.name}; it can change "
-                f"{nearest_first(key, CELL_CHANGES)}."
-            )
+    require_known(changes, CELL_CHANGES, f"Budget {budget.name} changes", f" of cell {cell.name}; it can change")
     data = change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
     return replace(cell, data=data, parameters={**cell.parameters, **changes.get("parameters", {})})
 
@@ -154,16 +139,10 @@ def check_parameters(fits: Sequence[Fit]) -> None:
     """Raise for an unknown classifier or parameter before anything is run."""
     from crowdprism.classifiers import CLASSIFIERS, make_classifier
 
-    for classifier, names in {(fit.classifier, frozenset(fit.parameters)): None for fit in fits}:
-        if classifier not in CLASSIFIERS:
-            raise InvalidParameterError(
-                f"There is no classifier {classifier!r}; there are {nearest_first(classifier, CLASSIFIERS)}."
-            )
+    for classifier, names in dict.fromkeys((fit.classifier, frozenset(fit.parameters)) for fit in fits):
+        require_known([classifier], CLASSIFIERS, "There is no classifier", "; there are")
         known = make_classifier(classifier).get_params()
-        for name in sorted(names - set(known)):
-            raise InvalidParameterError(
-                f"Classifier {classifier} has no parameter {name!r}; it has {nearest_first(name, known)}."
-            )
+        require_known(sorted(names), known, f"Classifier {classifier} has no parameter", "; it has")
 
 
 class RowStore:
@@ -213,10 +192,8 @@ def missing_fits(fits: Iterable[Fit], rows: Mapping[str, Row], *, retry: bool, w
     """Fits to run: those without a row, failed ones with `retry`, and those that lack wanted confusions."""
 
     def is_missing(row: Row | None) -> bool:
-        if row is None:
-            return True
-        if row["status"] == FAILED:
-            return retry
+        if row is None or row["status"] == FAILED:
+            return row is None or retry
         return with_confusions and "confusions" not in row
 
     return [fit for fit in fits if is_missing(rows.get(fit.key))]

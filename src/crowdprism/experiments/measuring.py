@@ -5,12 +5,11 @@ Fits of one trial and method that differ only in parameters are trained as one s
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
@@ -113,7 +112,7 @@ def prepare_crowds(fits: Sequence[Fit], processes: int) -> None:
 
 def make_crowd(wanted: tuple[Any, int]) -> None:
     """Make one crowd; an invalid crowd is reported by the fits that need it."""
-    with one_thread(), contextlib.suppress(InvalidParameterError):
+    with one_thread(), suppress(InvalidParameterError):
         simulated(*wanted)
 
 

@@ -52,10 +52,8 @@ def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path
         figures = write_figures(result, target)
     except MissingDependencyError:
         figures = []
-    texts = {
-        f"{name}.md": markdown(result, [path.relative_to(target) for path in figures]),
-        f"{name}.csv": as_csv(result),
-    }
+    page = markdown(result, [path.relative_to(target) for path in figures])
+    texts = {f"{name}.md": page, f"{name}.csv": as_csv(result)}
     for file, text in texts.items():
         with replacing_file(target / file) as fresh:
             fresh.write_text(text, encoding="utf-8")
@@ -106,20 +104,19 @@ def main_tables(result: TableResult) -> Iterator[str]:
     cells, several = result.measured_cells, MOST_COLUMNS // len(shown)
     for first in range(0, max(1, len(cells)), several):
         some = cells[first : first + several]
-        lines = []
-        for method in result.plan.methods:
-            if method.variant_of and not any(result.measured(cell.name, method.name) for cell in some):
-                continue
-            lines.append(
-                [method.title, *(text for cell in some for text in texts_of(result, cell, method)[: len(shown)])]
-            )
+        lines = [
+            [method.title, *(text for cell in some for text in texts_of(result, cell, method)[: len(shown)])]
+            for method in result.plan.methods
+            if not method.variant_of or any(result.measured(cell.name, method.name) for cell in some)
+        ]
         yield table(["method", *(f"{cell.title}: {what}" for cell in some for what in shown)], lines)
 
 
 def texts_of(result: TableResult, cell: Cell, method: Method) -> tuple[str, str, str]:
-    """Published number, measured number and distance, as text."""
+    """Published number, measured number and signed distance in standard errors (empty if unknown), as text."""
     ours, published = result.both(cell, method)
-    return published_text(published, result), measured_text(ours, result), distance_text(ours, published)
+    found = distance_from_published(ours, published)
+    return published_text(published, result), measured_text(ours, result), "" if found is None else f"{found:+.1f}"
 
 
 def digits(result: TableResult) -> int:
@@ -137,29 +134,15 @@ def published_text(published: Published | None, result: TableResult) -> str:
 
 def measured_text(ours: Measured | None, result: TableResult) -> str:
     """Mean and spread, with the number of trials if some are missing."""
-    if ours is None:
-        return "not measured"
     places = digits(result)
-    if ours.n_trials == 1:
-        return f"{ours.mean:.{places}f} (1 trial)"
+    if ours is None or ours.n_trials == 1:
+        return "not measured" if ours is None else f"{ours.mean:.{places}f} (1 trial)"
     short = "" if ours.n_trials == len(result.plan.budget.seeds) else f" ({ours.n_trials} trials)"
     return f"{ours.mean:.{places}f} ± {ours.spread:.{places}f}{short}"
 
 
-def distance_text(ours: Measured | None, published: Published | None) -> str:
-    """Signed number of standard errors, empty if unknown."""
-    found = distance_from_published(ours, published) if ours and published else None
-    return "" if found is None else f"{found:+.1f}"
-
-
 def allowed_spread(ours: Measured, published: Published) -> float:
-    """By how much a mean may lie below the published one: the published spread.
-
-    Examples
-    --------
-    >>> allowed_spread(Measured({1: 60.0, 2: 66.0}), Published(70.0))
-    3.0
-    """
+    """By how much a mean may lie below the published one: the published spread."""
     return max(ours.spread, UNKNOWN_SPREAD) if published.spread is None else published.spread
 
 
@@ -197,8 +180,7 @@ def pair_table(result: TableResult) -> str:
     lines = []
     for cell in result.plan.cells:
         for one, other in study.pairs:
-            ours, others = result.measured(cell.name, one), result.measured(cell.name, other)
-            found = difference(ours, others) if ours and others else None
+            found = difference(result.measured(cell.name, one), result.measured(cell.name, other))
             if found is None:
                 continue
             first, second = (study.published_for(cell.name, name) for name in (one, other))
@@ -207,9 +189,8 @@ def pair_table(result: TableResult) -> str:
             in_errors = f"{found.mean / found.standard_error:+.1f}" if found.standard_error else ""
             names = f"{study.method(one).title} - {study.method(other).title}"
             lines.append([cell.title, names, gap, f"{found.mean:+.{places}f}{error}", in_errors, str(found.n_trials)])
-    return table(
-        ["column", "difference", "published", "measured ± standard error", "in standard errors", "trials"], lines
-    )
+    heads = ("column", "difference", "published", "measured ± standard error", "in standard errors", "trials")
+    return table(heads, lines)
 
 
 def rank_table(result: TableResult) -> str:
@@ -272,7 +253,7 @@ def as_csv(result: TableResult) -> str:
         if ours is None and published is None:
             continue
         own = (ours.mean, ours.spread, ours.standard_error, ours.n_trials) if ours else (None, None, None, 0)
-        distance = distance_from_published(ours, published) if ours and published else None
+        distance = distance_from_published(ours, published)
         numbers = (published and published.mean, published and published.spread, *own, distance)
         shown = ["" if one is None else f"{one:.6g}" if isinstance(one, float) else one for one in numbers]
         writer.writerow([result.study.name, result.plan.budget.name, cell.name, method.name, *shown])

@@ -81,9 +81,8 @@ def make_problem(data: Data, seed: int) -> Problem:
     validation: dict[str, Any] = {}
     if data.valid == "drawn":
         if data.n_valid is None or not 0 < data.n_valid < len(X):
-            raise InvalidParameterError(
-                f'valid = "drawn" needs n_valid between 1 and the {len(X)} items, not {data.n_valid}.'
-            )
+            needed = f"n_valid between 1 and the {len(X)} items"
+            raise InvalidParameterError(f'valid = "drawn" needs {needed}, not {data.n_valid}.')
         # numpy's own generator, not a named stream: the stored rows on human labels were drawn this way
         order = np.random.default_rng(seed).permutation(len(X))
         held, kept = np.sort(order[: data.n_valid]), np.sort(order[data.n_valid :])
@@ -118,14 +117,11 @@ def annotated(data: Data, seed: int) -> tuple[Annotations, NDArray[np.int64], ND
     gold = np.asarray(dataset.gold[dataset.splits["train"]], dtype=np.int64)
     if data.crowd.kind == "gold":
         chosen = draw_items(len(gold), data.n_items, seed)
-        rows = np.arange(len(chosen))
-        labelled = Labelled(chosen, rows, np.zeros_like(rows), gold[chosen])
+        labelled = Labelled(chosen, np.arange(len(chosen)), np.zeros_like(chosen), gold[chosen])
     else:
         labelled = simulated(data, seed)
     y = Annotations.from_triplets(
-        labelled.item,
-        labelled.annotator,
-        labelled.label,
+        *(labelled.item, labelled.annotator, labelled.label),
         classes=range(dataset.n_classes),
         item_names=range(len(labelled.items)),
         gold=dict(enumerate(gold[labelled.items].tolist())),

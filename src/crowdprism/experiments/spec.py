@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
@@ -192,14 +192,15 @@ def load_study(name: str) -> Study:
 
 
 def nearest_first(word: str, known: Collection[str]) -> str:
-    """Known words as text, the most similar first.
-
-    Examples
-    --------
-    >>> nearest_first("epoch", ["seeds", "epochs"])
-    'epochs, seeds'
-    """
+    """Known words as text, the most similar first."""
     return ", ".join(sorted(known, key=lambda one: -difflib.SequenceMatcher(None, word, one).ratio()))
+
+
+def require_known(words: Iterable[str], known: Collection[str], problem: str, remedy: str) -> None:
+    """Raise for the first unknown word: the problem, the word, the remedy, and the known words."""
+    for word in words:
+        if word not in known:
+            raise InvalidParameterError(f"{problem} {word!r}{remedy} {nearest_first(word, known)}.")
 
 
 def read_study(text: str, *, where: str = "the specification") -> Study:
@@ -213,10 +214,8 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
             raise InvalidParameterError(f"{where} has no {part}; a study needs cells, methods and budgets.")
 
     def by_name(kind: type[Record], part: str) -> dict[str, Record]:
-        return {
-            name: read_record(kind, {"name": name, **one}, f"{where}: [{part}.{name}]")
-            for name, one in raw[part].items()
-        }
+        own = raw[part].items()
+        return {name: read_record(kind, {"name": name, **one}, f"{where}: [{part}.{name}]") for name, one in own}
 
     def as_list(kind: type[Record], part: str) -> list[Record]:
         return [read_record(kind, one, f"{where}: [[{part}]]") for one in raw.get(part, ())]
@@ -235,21 +234,15 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
         "pairs": [tuple(map(str, pair)) for pair in raw.get("pairs", ())],
     }
     study = read_record(Study, built, where)
-    known = {"cell": [cell.name for cell in study.cells], "method": [method.name for method in study.methods]}
-    for role, name in names_used(study):
-        if name not in known[role]:
-            raise InvalidParameterError(
-                f"{where} names the {role} {name!r}; it has {nearest_first(name, known[role])}."
-            )
+    for role, names in names_used(study).items():
+        require_known(names, [one.name for one in getattr(study, f"{role}s")], f"{where} names the {role}", "; it has")
     return study
 
 
 def read_record(kind: type[Record], values: Mapping[str, Any], where: str) -> Record:
     """Build a record from a TOML table; lists become tuples, tables named data or crowd become records."""
     known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
-    for key in values:
-        if key not in known:
-            raise InvalidParameterError(f"{where} has the unknown key {key!r}; known are {nearest_first(key, known)}.")
+    require_known(values, known, f"{where} has the unknown key", "; known are")
     for name, one in known.items():
         if name not in values and one.default is MISSING and one.default_factory is MISSING:
             raise InvalidParameterError(f"{where} lacks the key {name!r}.")
@@ -299,16 +292,15 @@ def published_number(value: Any, where: str) -> Published:
     return Published(*map(float, numbers))
 
 
-def names_used(study: Study) -> Iterator[tuple[str, str]]:
-    """Every ("cell" or "method", name) by which a study refers to its own columns and rows."""
+def names_used(study: Study) -> dict[str, list[str]]:
+    """The names by which a study refers to its own columns ("cell") and rows ("method")."""
     holders: list[Any] = [*study.budgets.values(), *study.deviations]
     cells = [*study.published, *(name for one in (*holders, *study.methods) for name in one.cells)]
     cells += [name for budget in study.budgets.values() for name in budget.changes]
     methods = [name for own in (*study.published.values(), *study.pairs) for name in own]
     methods += [name for one in holders for name in one.methods]
     methods += [method.variant_of for method in study.methods if method.variant_of]
-    yield from (("cell", name) for name in cells)
-    yield from (("method", name) for name in methods)
+    return {"cell": cells, "method": methods}
 
 
 def change_data(data: Data, changes: Mapping[str, Any], where: str) -> Data:
@@ -319,8 +311,5 @@ def change_data(data: Data, changes: Mapping[str, Any], where: str) -> Data:
 
 def without_none(record: Mapping[str, Any]) -> dict[str, Any]:
     """A record without its absent values, inner records too."""
-    return {
-        key: without_none(value) if isinstance(value, Mapping) else value
-        for key, value in record.items()
-        if value is not None
-    }
+    there = {key: value for key, value in record.items() if value is not None}
+    return {key: without_none(value) if isinstance(value, Mapping) else value for key, value in there.items()}

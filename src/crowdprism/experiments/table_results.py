@@ -80,14 +80,10 @@ class TableResult:
 
 def summarize(plan: Plan, rows: Mapping[str, Row]) -> TableResult:
     """Collect the rows of a plan; trials whose grid is incomplete are left out."""
-    cells: dict[tuple[str, str], Measured] = {}
-    for cell in plan.cells:
-        for method in plan.methods:
-            places = {seed: (cell.name, method.name, seed) for seed in plan.budget.seeds}
-            grids = {seed: plan.points[place] for seed, place in places.items() if place in plan.points}
-            if grids:
-                cells[cell.name, method.name] = measured(grids, rows, plan.study)
-    return TableResult(plan, cells)
+    grids: dict[tuple[str, str], dict[int, Sequence[Fit]]] = {}
+    for (cell, method, seed), fits in plan.points.items():
+        grids.setdefault((cell, method), {})[seed] = fits
+    return TableResult(plan, {place: measured(own, rows, plan.study) for place, own in grids.items()})
 
 
 def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study: Study) -> Measured:
@@ -107,35 +103,24 @@ def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study:
 
 
 def chosen_row(rows: Sequence[Row]) -> Row:
-    """The grid point with the best validation accuracy; the last one if several are equal, as published.
-
-    Examples
-    --------
-    >>> chosen_row([{"valid": 80.0, "test": 1}, {"valid": 80.0, "test": 2}, {"valid": 70.0, "test": 3}])["test"]
-    2
-    """
+    """The grid point with the best validation accuracy; the last one if several are equal, as published."""
     return max(reversed(rows), key=lambda row: -math.inf if row["valid"] is None else row["valid"])
 
 
-def difference(one: Measured, other: Measured) -> Measured | None:
-    """One minus the other, over the trials that both have.
-
-    Examples
-    --------
-    >>> found = difference(Measured({1: 80.0, 2: 84.0}), Measured({1: 79.0, 2: 80.0}))
-    >>> found.mean, round(found.standard_error, 6), found.n_trials
-    (2.5, 1.5, 2)
-    """
+def difference(one: Measured | None, other: Measured | None) -> Measured | None:
+    """One minus the other, over the trials that both have; None if there are none."""
+    if one is None or other is None:
+        return None
     common = sorted(set(one.by_seed) & set(other.by_seed))
     return Measured({seed: one.by_seed[seed] - other.by_seed[seed] for seed in common}) if common else None
 
 
-def distance_from_published(ours: Measured, published: Published) -> float | None:
-    """Ours minus published, in standard errors of the difference of the two means.
+def distance_from_published(ours: Measured | None, published: Published | None) -> float | None:
+    """Ours minus published, in standard errors of the difference of the two means; None if either is unknown.
 
-    The published spread is a population standard deviation over five trials. None if either standard error is unknown.
+    The published spread is a population standard deviation over five trials.
     """
-    if ours.standard_error is None or published.spread is None:
+    if ours is None or published is None or ours.standard_error is None or published.spread is None:
         return None
     both = math.hypot(ours.standard_error, published.spread / math.sqrt(PUBLISHED_TRIALS - 1))
     return (ours.mean - published.mean) / both if both else None
