@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from crowdprism import load
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import name_array
-from crowdprism.errors import CrowdprismError, UnsuitableDataError
+from crowdprism.errors import CrowdprismError, ResultFormatError, UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.seeding import stream
 from crowdprism.simulate import one_coin, pair_flip, per_item, simulate_annotations
@@ -182,9 +182,12 @@ def require_same(method: Any, first: NDArray[Any], second: NDArray[Any], what: s
 
 
 def save_and_load(fitted: Any) -> Any:
-    """What `load` returns for a saved method."""
+    """What `load` returns for a saved method; a result that cannot be loaded breaks the contract."""
     with tempfile.TemporaryDirectory() as folder:
-        return load((fitted if hasattr(fitted, "save") else fitted.result_).save(f"{folder}/run"))
+        try:
+            return load((fitted if hasattr(fitted, "save") else fitted.result_).save(f"{folder}/run"))
+        except ResultFormatError as error:
+            raise MethodCheckError(f"the saved result does not load: {error.__cause__ or error}") from error
 
 
 @holds_for("any")
