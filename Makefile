@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # One thread per test process: two processes already fill two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test lint types bench browser docs experiments experiments-human clean
+.PHONY: help demo test fuzz lint types bench browser docs experiments experiments-human clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
@@ -15,6 +15,16 @@ demo: .venv/.base  ## a simulated crowd labels digits; see what is recovered
 
 test: .venv/.test lint types  ## lint, types and tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2
+
+FUZZ_SECONDS ?= 600
+fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (FUZZ_SECONDS), then 100,000 mutants
+	for target in tests/fuzz/atheris_*.py; do \
+		mkdir -p .fuzz/$$(basename $$target .py) && \
+		$(ONE_THREAD) $(BIN)/python $$target .fuzz/$$(basename $$target .py) \
+			-max_total_time=$(FUZZ_SECONDS) -max_len=20000 -timeout=10 -rss_limit_mb=3000 -artifact_prefix=.fuzz/ || exit 1; \
+	done
+	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py 100000
+	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py --tables 10000
 
 lint: .venv/.test  ## ruff, rules and format
 	$(BIN)/ruff check .
@@ -61,6 +71,10 @@ COMPILED := setup.py src/crowdprism/aggregators/_expectation.pyx
 .venv/.bench: .venv/.test
 	$(PYTHON) -m venv .venv/peers
 	.venv/peers/bin/python -m pip install --quiet --disable-pip-version-check -r benchmarks/peers.txt
+	@touch $@
+
+.venv/.fuzz: .venv/.test
+	$(PIP) atheris
 	@touch $@
 
 .venv/.docs: .venv/.base

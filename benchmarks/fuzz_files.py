@@ -42,7 +42,7 @@ import polars as pl
 
 from crowdprism.annotations import Annotations
 from crowdprism.formats.write import write_npz
-from format_samples import TRIPLETS, Sample, format_samples, odd_samples
+from format_samples import TRIPLETS, Sample, format_samples, odd_samples, table
 
 SECONDS_ALLOWED = 5
 MEMORY_ALLOWED = 3 << 30  # address space of a worker: libraries take about 1.5 GB of it before anything is read
@@ -174,7 +174,8 @@ def samples() -> list[Sample]:
         Annotations.from_triplets(*zip(*TRIPLETS, strict=True), gold={7: "cat"}, weight=[0.5] * len(TRIPLETS)), buffer
     )
     stored = Sample("stored annotations", {"a.npz": buffer.getvalue()}, "numpy")
-    everything = (stored, *format_samples(), *odd_samples())
+    appen = table(["_unit_id", "_worker_id", "kind", "kind_gold"], [(*one, "cat") for one in TRIPLETS])
+    everything = (stored, Sample("appen", {"a.csv": appen}, "appen"), *format_samples(), *odd_samples())
     return [sample for sample in everything if sum(map(len, sample.files.values())) < 1 << 16]
 
 
@@ -201,8 +202,10 @@ class TooSlowError(BaseException):
     """A file took longer than allowed."""
 
 
-def outcome_of(sample: Sample, files: dict[str, bytes], folder: Path) -> tuple[str, str]:
-    """Read the files: how it ended, and for what should not happen, where."""
+def outcome_of(
+    sample: Sample, files: dict[str, bytes], folder: Path, seconds: float | None = SECONDS_ALLOWED
+) -> tuple[str, str]:
+    """Read the files: how it ended, and for what should not happen, where. `seconds` needs a handler of SIGALRM."""
     from crowdprism.errors import CrowdprismError
     from crowdprism.formats import read_annotations_with_report
 
@@ -212,7 +215,7 @@ def outcome_of(sample: Sample, files: dict[str, bytes], folder: Path) -> tuple[s
         path.write_bytes(data)
     source = folder if len(files) > 1 else folder / next(iter(files))
     options = {"max_size": MAX_SIZE, **sample.options}
-    signal.setitimer(signal.ITIMER_REAL, SECONDS_ALLOWED)
+    signal.setitimer(signal.ITIMER_REAL, seconds or 0)
     try:
         _, report = read_annotations_with_report(source, **options)
         signal.setitimer(signal.ITIMER_REAL, 0)

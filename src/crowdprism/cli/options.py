@@ -93,7 +93,9 @@ class ReadingOptions:
     ] = None
     max_size: Annotated[
         str | None,
-        ReadingOption("--max-size", help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."),
+        ReadingOption(
+            "--max-size", help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."
+        ),
     ] = None
     more: Annotated[
         list[str] | None,

@@ -31,7 +31,7 @@ def read_nested(document: Document) -> RawAnnotations:
     return raw
 
 
-def nested_responses(record: Record, question: str) -> Iterable[Response]:
+def nested_responses(record: Record, question: str, where: str) -> Iterable[Response]:
     """The responses to a question in a nested record."""
     for response in (record.get("responses") or {}).get(question) or []:
         yield response.get("value"), response.get("user_id"), response.get("status", "submitted")
@@ -53,14 +53,14 @@ def read_flat(document: Document) -> RawAnnotations:
     return read_responses(document, questions, flat_responses)
 
 
-def flat_responses(record: Record, question: str) -> Iterable[Response]:
+def flat_responses(record: Record, question: str, where: str) -> Iterable[Response]:
     """The responses to a question in a flattened record."""
     field = f"{question}{RESPONSES}"
     values, users = record.get(field) or [], record.get(f"{field}.users") or []
     statuses = record.get(f"{field}.status") or ["submitted"] * len(values)
     if not len(values) == len(users) == len(statuses):
         raise UnreadableFileError(
-            f"A record has {len(values)} responses in {field!r} but {len(users)} users and {len(statuses)} statuses. "
+            f"{where} has {len(values)} responses in {field!r} but {len(users)} users and {len(statuses)} statuses. "
             "Export it again."
         )
     return zip(values, users, statuses, strict=True)
@@ -69,13 +69,13 @@ def flat_responses(record: Record, question: str) -> Iterable[Response]:
 def read_responses(
     document: Document,
     questions: list[str],
-    responses_of: Callable[[Record, str], Iterable[Response]],
+    responses_of: Callable[[Record, str, str], Iterable[Response]],
 ) -> RawAnnotations:
     """Take the responses to one question."""
     question, item = choose(document, questions), document.asked.get("item", "id")
     raw = RawAnnotations({"item": item, "annotator": "user", "label": f"{question} responses"}, is_text=False)
     for place, record in enumerate(document.records):
-        for value, user, status in responses_of(record, question):
+        for value, user, status in responses_of(record, question, document.place(place)):
             raw.n_rows += 1
             if isinstance(value, list) and len(value) == 1:
                 value = value[0]

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from crowdprism.annotations.checks import check_hashable, require
 from crowdprism.annotations.names import NameArray
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import label_studio
 from crowdprism.formats.documents import Document, open_documents
 from crowdprism.formats.raw_annotations import ReadingOptions
-from crowdprism.formats.read import missing_file
+from crowdprism.formats.read import decoding, missing_file
+from crowdprism.formats.schemas import LabelStudioTask
 from crowdprism.formats.tables import MISSING_LABELS, SYNONYMS, simplified
+from crowdprism.formats.unpacking import size_in_bytes
 
 LABEL_NAMES = (*SYNONYMS["gold"], *SYNONYMS["label"])
 AUDIT = "audit"  # column or field that names the audit a question belongs to
@@ -29,11 +32,13 @@ class GoldFile:
     audits: tuple[str, ...]
 
 
-def read_gold(path: str | os.PathLike[str], items: NameArray, classes: NameArray) -> GoldFile:
+def read_gold(
+    path: str | os.PathLike[str], items: NameArray, classes: NameArray, *, max_size: int | str | None = None
+) -> GoldFile:
     """Read the true classes in a file; names that are known become the items and classes meant.
 
     Columns are found by name (item, task, ...; gold, label, answer, ...), else the first is the item and the second the
-    label. A file without a header works if its first line names a known item.
+    label. A file without a header works if its first line names a known item. `max_size` is as in `read_annotations`.
 
     Examples
     --------
@@ -49,14 +54,24 @@ def read_gold(path: str | os.PathLike[str], items: NameArray, classes: NameArray
         raise UnreadableFileError(missing_file(source))
     rows: list[tuple[Any, Any]] = []
     audits: list[str] = []
-    for document in open_documents(source, ReadingOptions()):
-        found, named = tasks(document) if label_studio.matches_json(document) else table(document, items)
+    with decoding(str(source)):
+        documents = open_documents(source, ReadingOptions(max_size=size_in_bytes(max_size)))
+    for document in documents:
+        with decoding(document.name):
+            found, named = tasks(document) if label_studio.matches_json(document) else table(document, items)
         rows += found
         audits += [str(one) for one in named if one]
+    require_hashable(rows, str(source))
     known_item, known_class = Spelling(items), Spelling(classes)
     labelled = [(item, label) for item, label in rows if not is_blank(label)]
     pairs = tuple((known_item(item), known_class(label)) for item, label in labelled)
     return GoldFile(pairs, len(rows) - len(labelled), tuple(dict.fromkeys(audits)))
+
+
+def require_hashable(rows: list[tuple[Any, Any]], name: str) -> None:
+    """Stop at lists and objects where names should be."""
+    require([check_hashable([item for item, _ in rows], "item")], where=name)
+    require([check_hashable([label for _, label in rows], "gold label")], where=name)
 
 
 def is_blank(label: Any) -> bool:
@@ -85,12 +100,14 @@ class Spelling:
 
 def tasks(document: Document) -> tuple[list[tuple[Any, Any]], list[Any]]:
     """Answers of an annotated Label Studio project whose tasks name the item, as `crowdprism audit` writes them."""
-    records = document.records
+    records = document.records_as(LabelStudioTask)
     named = [record.get("data", {}).get(AUDIT) for record in records]
     has_item = all("item" in record.get("data", {}) for record in records)
     options = ReadingOptions(columns={"item": "item"} if has_item else {})
     raw = label_studio.read_json(Document(document.name, data=document.data, options=options))
+    require_hashable([(record["data"]["item"], None) for record in records if has_item], document.name)
     answers = [*zip(raw.gold_item, raw.gold_label, strict=True), *zip(raw.item, raw.label, strict=True)]
+    require_hashable(answers, document.name)
     answered = {item for item, _ in answers}
     blank = [record["data"]["item"] for record in records if has_item and record["data"]["item"] not in answered]
     return [*answers, *((item, None) for item in blank)], named

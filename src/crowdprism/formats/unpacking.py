@@ -27,6 +27,7 @@ CHUNK = 1 << 20
 PACKINGS = (".gz", ".zst")
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ZSTD_BLOCK = 1 << 17  # the most that one block unpacks to
+SKIPPABLE_FRAME = 0x184D2A50
 RAW_BLOCK, REPEATED_BLOCK = 0, 1
 UNITS = {"": 1, "B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": GIGABYTE}
 ZIP_ERRORS = (
@@ -139,7 +140,7 @@ def gzip_chunks(packed: bytes) -> Iterator[bytes]:
 
 
 def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:
-    """Unpack text in zstd by the table reader, as one cell: signs that no text has stand for delimiters."""
+    """Unpack text in zstd by the table reader, as one row: signs that no text has stand for delimiters."""
     if zstd_bound(packed) > min(limit, MOST_BYTES):
         raise too_large(name, "may unpack to", limit)
     try:
@@ -148,13 +149,22 @@ def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:
         )
     except pl.exceptions.NoDataError:
         return b""
-    return "\x02".join("\x01".join(cell or "" for cell in row) for row in cells.rows()).encode()
+    if cells.height != 1:
+        raise UnreadableFileError(f"{name} is no text: it holds the sign U+0002. Unpack it before it is read.")
+    return "\x01".join(cell or "" for cell in cells.row(0)).encode()
 
 
 def zstd_bound(packed: bytes) -> int:
-    """Most bytes that zstd frames can unpack to, from the headers of their blocks (RFC 8878, 3.1.1)."""
+    """Most bytes that zstd frames can unpack to, from the headers of their blocks (RFC 8878, 3.1)."""
     at = total = 0
-    while packed[at : at + 4] == ZSTD:
+    while at < len(packed):
+        magic = int.from_bytes(packed[at : at + 4], "little")
+        if magic & ~0xF == SKIPPABLE_FRAME:
+            byte_at(packed, at + 7)
+            at += 8 + int.from_bytes(packed[at + 4 : at + 8], "little")
+            continue
+        if packed[at : at + 4] != ZSTD:
+            raise EOFError(f"its bytes from {at} on are no zstd frame")
         descriptor = byte_at(packed, at + 4)
         one_segment, dictionary = descriptor >> 5 & 1, (0, 1, 2, 4)[descriptor & 3]
         content_size = (one_segment, 2, 4, 8)[descriptor >> 6]
