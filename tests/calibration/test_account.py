@@ -178,6 +178,30 @@ def test_labels_of_other_methods_are_judged_by_the_reference_model() -> None:
     assert np.array_equal(votes.confidence, direct.confidence)
 
 
+def test_labels_of_a_classifier_are_judged_by_the_reference_model_too() -> None:
+    from crowdprism import make_classifier
+
+    a = without_gold(crowd(60))
+    features = np.random.default_rng(0).normal(size=(60, 2))
+    result = make_classifier("geocrowdnet-f", network="linear", epochs=2).fit(features, a).result_
+    reference = make_aggregator("dawid-skene").fit(a).result_.class_probabilities
+    direct = make_account(a, result.class_probabilities.argmax(axis=1), reference, family="features")
+    assert result.uses_features
+    assert np.array_equal(result.confidence, direct.confidence)
+
+
+def test_labels_that_saw_the_gold_are_no_evidence_of_how_right_the_others_are() -> None:
+    a = crowd()
+    gold = np.where(np.arange(a.n_items) < 50, np.ma.getdata(a.gold), -1)
+    reference = make_aggregator("dawid-skene").fit(without_gold(a)).result_.class_probabilities
+    plain = reference.argmax(axis=1)
+    clamped = np.where(gold >= 0, gold, plain)
+    blind = make_account(a, clamped, reference, gold=gold, blind=plain)
+    honest = make_account(a, plain, reference, gold=gold)
+    assert (blind.confidence[:50] == 1).all()
+    np.testing.assert_array_equal(blind.confidence[50:], honest.confidence[50:])
+
+
 def test_data_too_large_for_the_reference_model_are_judged_by_the_result(monkeypatch: pytest.MonkeyPatch) -> None:
     a = without_gold(crowd())
     result = make_aggregator("one-coin").fit(a).result_

@@ -13,6 +13,7 @@ import pytest
 import crowdprism as cp
 from crowdprism.cli.run_folder import write_annotators
 from crowdprism.diagnostics.findings import SEVERITIES, Finding
+from crowdprism.files import data_folder
 from crowdprism.report import ReportOptions, content
 from crowdprism.report.report_records import Verdict
 from crowdprism.report.verdict import from_gold, scope_of
@@ -222,3 +223,26 @@ def test_an_annotator_has_one_accuracy_in_result_table_file_and_page(crowd: cp.A
         for row in build_content(result, blind).annotators.rows:
             ours = [written[row.name][name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
             assert [row.accuracy, row.low, row.high] == pytest.approx([float(text) for text in ours], abs=1e-6)
+
+
+def test_labelme_states_one_accuracy_for_annotator_52_and_a_range_that_holds() -> None:
+    if data_folder() is None:
+        pytest.skip("needs CROWDPRISM_DATA")
+    known = cp.load_dataset("labelme", fetch=False).annotations
+    blind = replace(known, gold=None)
+    result = fitted(blind)
+    place = [str(name) for name in blind.annotators.tolist()].index("52")
+    (row,) = [row for row in build_content(result, blind).annotators.rows if row.name == "52"]
+    assert (row.accuracy, row.low, row.high) == (
+        result.annotator_accuracy[place],
+        *result.annotator_accuracy_interval()[place],
+    )
+    own = blind.annotator == place
+    right = float(np.mean(np.ma.getdata(known.gold)[blind.item[own]] == blind.label[own]))
+    assert row.low - 0.01 <= right <= row.high  # 4 labels, none of them right
+    assert result.expected_accuracy.low < result.accuracy(labelled_gold(known)) < result.expected_accuracy.high
+
+
+def labelled_gold(annotations: cp.Annotations) -> dict[Any, Any]:
+    labelled = set(annotations.items[annotations.labels_per_item > 0].tolist())
+    return {name: label for name, label in annotations.gold_by_name().items() if name in labelled}

@@ -45,9 +45,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         A name (`crowdprism.networks.NETWORKS`; `"auto"` chooses by the shape of X) and its options, a
         `torch.nn.Module`, or a function `(input_shape, n_classes) -> Module`. Networks return logits.
     epochs, batch_size, optimizer, schedule, learning_rate, weight_decay
-        As in `crowdprism.training.TrainingSettings`. A batch size of `"auto"` is a tenth of the items, at least 8 and
-        at most 64, so that small data sets still get enough steps. A weight decay of `"auto"` is chosen among a few by
-        the likelihood of held-out annotations; then the model is fitted to all (`candidates_` is the record).
+        As in `crowdprism.training.TrainingSettings`. A batch size of `"auto"` is a tenth of the items within 8 .. 64. A
+        weight decay of `"auto"` is chosen among a few by the likelihood of held-out annotations (see `candidates_`).
     annotator_learning_rate, annotator_weight_decay
         Of the crowd head; by default ten times the network's rate (`rate_ratio` of the class), and no decay.
     clip_norm, warm_start, ramp, hold_annotators, patience
@@ -78,8 +77,9 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         What was learned (`FitResult`), and the class names in the order of `predict_proba`.
     predictor_
         Networks, scaling and input shape: all that predictions need.
-    histories_, best_epochs_, alignments_, interrupted_
-        Losses by epoch, the selected epoch and the check of the class order for each head; whether Ctrl-C ended it.
+    histories_, best_epochs_, alignments_, threads_, interrupted_
+        Losses by epoch, the selected epoch, the check of the class order and the number of processor threads used for
+        each head; whether Ctrl-C ended it.
     chosen_settings_, candidates_
         Settings that were left to the data, and all values that were tried.
     """
@@ -182,7 +182,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         )
 
     def _method_name(self, problem: Problem) -> str:
-        """Name of the method in the result; by default the class's."""
+        """Name of the method in the result."""
         return self.name
 
     def _selection(self) -> str:
@@ -204,14 +204,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     # -- fit ------------------------------------------------------------------------------------------------
 
     def fit(
-        self,
-        X: Any,
-        y: Any,
-        *,
-        X_valid: Any = None,
-        y_valid: Any = None,
-        X_unlabelled: Any = None,
-        items: Sequence[Any] | None = None,
+        self, X: Any, y: Any, *, X_valid: Any = None, y_valid: Any = None, X_unlabelled: Any = None, items: Any = None
     ) -> Self:
         """Train on features and annotations of the same items.
 
@@ -234,7 +227,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def prepare(self, X: Any, y: Any, **given: Any) -> Prepared:
         """First part of `fit`, with its arguments: check parameters and data, and make the training problem."""
         self.check_params()
-        prepared = fitting.prepare(self, X, y, selection=self._selection(), **given)
+        prepared = fitting.prepare(self, X, y, **given)
         self._check_parameters(prepared.problem)
         advice = tuple(self._advice(prepared.problem))
         for message in advice:
@@ -244,9 +237,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def make_network(self, plan: NetworkPlan) -> nn.Module:
         """Return the untrained module that predicts, its weights drawn by the seed."""
         drawn, extension = (torch_stream(plan.seed, purpose, plan.member) for purpose in ("weights", "extension"))
-        network = build_network(
-            plan.architecture, plan.input_shape, plan.n_classes, options=self.network_options, generator=drawn
-        ).to(plan.device)
+        shapes, options = (plan.input_shape, plan.n_classes), self.network_options
+        network = build_network(plan.architecture, *shapes, options=options, generator=drawn).to(plan.device)
         fitting.try_network(network, plan)
         sizes = {"n_annotators": plan.n_annotators, "n_classes": plan.n_classes}
         return self._extend_network(network, **sizes, generator=extension).to(plan.device)
@@ -269,6 +261,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self.histories_ = [one.outcome.history for one in trained]
         self.best_epochs_ = [one.outcome.best_epoch for one in trained]
         self.interrupted_ = trained[-1].outcome.interrupted
+        self.threads_ = [one.outcome.threads for one in trained]
         self.chosen_settings_, self.candidates_ = dict(training.chosen), list(training.candidates)
         permuted = [one.describe(mended=self._aligns_classes()) for one in self.alignments_ if one.permuted]
         for message in permuted:
@@ -299,8 +292,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
             uses_features=True,
         )
         if self.result_.confusions is not None:
-            probabilities = self._posterior(class_probs, annotations)
-            self.result_ = replace(self.result_, class_probabilities=probabilities)
+            self.result_ = replace(self.result_, class_probabilities=self._posterior(class_probs, annotations))
 
     # -- use ------------------------------------------------------------------------------------------------
 
@@ -332,14 +324,10 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Most probable class of each item, by name; ties go to the class that comes first."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return np.asarray(self.classes_[best])
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Accuracy where y holds true classes (1-D); `annotation_score` where y is annotations.
-
-        So `GridSearchCV` on annotations chooses by the likelihood of held-out annotations.
-        """
+        """Accuracy where y holds true classes (1-D); `annotation_score`, also in `GridSearchCV`, for annotations."""
         if isinstance(y, Annotations) or len(np.shape(y)) == 2:
             return self.annotation_score(X, y)
         return float(super().score(X, y, sample_weight))
@@ -356,8 +344,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         The classifier's probabilities times each annotator's evidence. Annotators that were not seen in `fit` get the
         confusion of the crowd's average label; items without annotations get the classifier's probabilities.
         """
-        class_probs = self.predict_proba(X)
-        return self._posterior(class_probs, inputs.known_annotations(y, X, self.result_))
+        return self._posterior(self.predict_proba(X), inputs.known_annotations(y, X, self.result_))
 
     def _posterior(self, class_probs: NDArray[np.float64], annotations: Annotations) -> NDArray[np.float64]:
         columns = self._evidence(annotations)
@@ -376,10 +363,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         return self.predictor_.module()
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write the fitted model and its result as a folder (safetensors and JSON), replacing one that is there.
-
-        Other files stay; `force` as in `FitResult.save`.
-        """
+        """Write model and result as a folder (safetensors, JSON), replacing its own; `force` as in `FitResult.save`."""
         self._require_fitted()
         return storage.save(self, folder, force=force)
 
@@ -389,11 +373,9 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         storage.write_into(self, folder)
 
     @classmethod
-    def load(
-        cls, folder: str | os.PathLike[str], *, network: nn.Module | Callable[..., nn.Module] | None = None
-    ) -> Self:
+    def load(cls, folder: str | os.PathLike[str], *, network: nn.Module | Callable[..., Any] | None = None) -> Self:
         """Read a model that `save` wrote; `network` is needed where it was not one of ours."""
-        model = storage.load(folder, cls.kinds, network=network)
+        model = storage.load(folder, cls.kinds, network)
         if not isinstance(model, cls):
             raise InvalidParameterError(f"{folder} holds a {type(model).__name__}, not a {cls.__name__}.")
         return model
