@@ -11,7 +11,10 @@ from scipy.special import expit
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.calibration.account import (
+    OWN_DEVIATION,
+    Forecast,
     account_of,
+    annotator_accuracy,
     average_over_u,
     expected_share,
     half_width_after,
@@ -66,6 +69,14 @@ def test_known_items_count_as_they_are() -> None:
     assert found.value == pytest.approx((25 + 45) / 100)
     nothing_open = expected_share(np.empty(0), all_at(0.0), n_known=20, n_right=19)
     assert (nothing_open.low, nothing_open.value, nothing_open.high) == pytest.approx((0.95, 0.95, 0.95))
+
+
+def test_with_u_known_and_many_labels_an_annotators_own_deviation_is_left() -> None:
+    a = Annotations.from_dense(np.zeros((40_000, 2), dtype=int), classes=[0, 1])
+    labels, reference = np.zeros(40_000, dtype=int), np.tile([0.5, 0.5], (40_000, 1))
+    value, interval = annotator_accuracy(a, labels, Forecast(np.zeros(40_000), all_at(0.0)), reference)
+    np.testing.assert_allclose(value, 0.5, atol=1e-3)
+    np.testing.assert_allclose(interval - 0.5, [[-1.96 * OWN_DEVIATION, 1.96 * OWN_DEVIATION]] * 2, atol=0.01)
 
 
 def test_the_width_after_no_answers_is_the_width_now() -> None:
