@@ -56,7 +56,7 @@ def test_the_best_spread_is_the_best_of_a_fine_grid() -> None:
         first = np.linspace(1e-6, 1 - 1e-6, 200_001)
         second = (candidate - 0.7 * first) / 0.3
         first, second = first[(second > 0) & (second < 1)], second[(second > 0) & (second < 1)]
-        x, n = right + PSEUDO_ANSWERS, asked + 2 * PSEUDO_ANSWERS
+        x, n = right + PSEUDO_ANSWERS * candidate, asked + PSEUDO_ANSWERS
         fit = sum(a * np.log(p) + (b - a) * np.log1p(-p) for a, b, p in zip(x, n, (first, second), strict=True))
         spread = best_spread(candidate, right, asked, weight)
         assert spread[0] == pytest.approx(first[fit.argmax()], abs=1e-4)

@@ -29,6 +29,7 @@ MODULES = {  # command -> module of this package that holds it, in the order of 
     "diagnose": "diagnose",
     "suggest": "diagnose",
     "audit": "audit_command",
+    "jury": "jury_command",
     "convert": "convert",
     "report": "report",
     "simulate": "simulate",

@@ -1,0 +1,276 @@
+"""Can I trust this jury? Judges, such as language models, measured against gold or people.
+
+Judges are annotators. What is measured needs a reference for some items: gold, or else the majority of the annotators
+who are named as humans (items on which they tie have none). Intervals come from a bootstrap over the items of the
+reference, so that errors that judges share count as shared; the accuracy of a judge has the interval of Clopper and
+Pearson.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import plain, positions
+from crowdprism.calibration import jury_measures as measures
+from crowdprism.calibration.alternative_annotator import AlternativeTest, alternative_annotator_test
+from crowdprism.calibration.jury_measures import FloatArray, Table
+from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
+from crowdprism.results.intervals import beta_interval, require_level
+from crowdprism.seeding import stream
+
+MIN_REFERENCE = 10
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure with its interval; all NaN where it cannot be known."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Judge:
+    """One judge against the reference.
+
+    Attributes
+    ----------
+    n
+        Items of the reference that the judge labelled.
+    accuracy, kappa
+        Share of right labels, and Cohen's kappa: agreement beyond chance.
+    over_use
+        By class: how much more often the judge names it than it is true, as a share of the items.
+    adds
+        Accuracy of the vote of all judges minus that of the vote without this one.
+    """
+
+    name: Any
+    n: int
+    accuracy: Figure
+    kappa: Figure
+    over_use: Mapping[Any, Figure]
+    adds: Figure
+
+
+@dataclass(frozen=True)
+class JuryReport:
+    """What is known of a jury.
+
+    Attributes
+    ----------
+    reference, n_reference, n_items
+        What the judges are compared with, on how many items, of how many in all.
+    correlation
+        (judge, judge) correlation of errors; NaN where it cannot be known.
+    n_independent
+        n / (1 + (n - 1) r), where r is the mean correlation of errors: how many judges whose errors have nothing in
+        common are worth as much.
+    vote
+        Accuracy of the majority vote of all judges; a tie of k classes counts 1/k.
+    panel, panel_accuracy
+        A recommended panel, and how right the votes of panels chosen like it are on items kept out of the choice.
+    voted, prevalence
+        By class: its share among the votes on all items, and that share corrected for the errors of the vote.
+    replaces
+        By judge: the alternative annotator test; empty with fewer than two humans.
+    """
+
+    classes: tuple[Any, ...]
+    reference: str
+    n_reference: int
+    n_items: int
+    judges: tuple[Judge, ...]
+    correlation: FloatArray
+    n_independent: Figure
+    vote: Figure
+    panel: tuple[Any, ...]
+    panel_accuracy: float
+    voted: Mapping[Any, float]
+    prevalence: Mapping[Any, Figure]
+    replaces: Mapping[Any, AlternativeTest]
+    level: float
+
+
+def measure_jury(
+    annotations: Annotations, *, humans: Iterable[Any] = (), epsilon: float = 0.2, level: float = 0.95, seed: int = 0
+) -> JuryReport:
+    """Measure judges against gold, or against people.
+
+    Parameters
+    ----------
+    annotations
+        Labels of the judges (and humans), with gold where it is known. Of repeated labels the last counts.
+    humans
+        Annotators who are people: they are compared with, not judged. Without gold their majority is the reference.
+    epsilon
+        By how much a judge may fall short of a person and still replace them, in the alternative annotator test: its
+        authors advise 0.2 for experts, 0.15 for trained people and 0.1 for crowd workers.
+
+    Examples
+    --------
+    >>> from crowdprism.simulate import each_with_probability, one_coin, simulate_annotations
+    >>> truth = np.arange(400) % 2
+    >>> everything = each_with_probability(400, 3, probability=1.0, seed=0)
+    >>> labels = simulate_annotations(truth, one_coin(np.array([0.9, 0.8, 0.7]), 2), everything, seed=0)
+    >>> report = measure_jury(labels.with_gold(list(enumerate(truth.tolist()))))
+    >>> [round(judge.accuracy.value, 1) for judge in report.judges], round(report.n_independent.value)
+    ([0.9, 0.8, 0.7], 3)
+    """
+    require_level(level)
+    table, people, names = split_table(annotations, [plain(name) for name in humans])
+    truth, reference = reference_of(annotations, people)
+    known = np.flatnonzero((truth >= 0) & (table >= 0).any(axis=1))
+    require_shared(known, table, names, truth)
+    sample = Sample(table[known], truth[known], annotations.classes.tolist(), level, seed)
+    pairs, correlation = sample.correlations(), np.eye(len(names))
+    for (first, second), value in zip(pairs[1], pairs[0][0], strict=True):
+        correlation[first, second] = correlation[second, first] = value
+    panel, panel_accuracy = measures.chosen_panel(sample.labels, sample.truth, sample.n_classes, seed)
+    voted, prevalence = sample.prevalence(table, seed)
+    return JuryReport(
+        classes=tuple(sample.classes),
+        reference=reference,
+        n_reference=len(known),
+        n_items=annotations.n_items,
+        judges=tuple(sample.judge(at, name) for at, name in enumerate(names)),
+        correlation=correlation,
+        n_independent=sample.figure(measures.effective_number(pairs[0], len(names))),
+        vote=sample.mean(measures.vote_scores(sample.labels, sample.truth, sample.n_classes)),
+        panel=tuple(names[at] for at in panel),
+        panel_accuracy=panel_accuracy,
+        voted=voted,
+        prevalence=prevalence,
+        replaces={
+            name: alternative_annotator_test(table[:, at], people, epsilon=epsilon)
+            for at, name in enumerate(names)
+            if people.shape[1] >= 2
+        },
+        level=level,
+    )
+
+
+class Sample:
+    """The items of the reference, and bootstrap samples of them; row 0 of `weights` is the items as they are."""
+
+    def __init__(self, labels: Table, truth: NDArray[Any], classes: list[Any], level: float, seed: int) -> None:
+        self.labels, self.truth, self.classes, self.level = labels, truth, classes, level
+        self.n_classes = len(classes)
+        self.weights = np.vstack([np.ones(len(truth)), measures.bootstrap_weights(len(truth), seed)])
+
+    def figure(self, values: FloatArray) -> Figure:
+        """The first of the values, with the quantiles of the others."""
+        drawn = values[1:][np.isfinite(values[1:])]
+        if not np.isfinite(values[0]) or not len(drawn):
+            return Figure(float("nan"), float("nan"), float("nan"))
+        low, high = np.quantile(drawn, [(1 - self.level) / 2, (1 + self.level) / 2])
+        return Figure(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
+
+    def mean(self, scores: FloatArray) -> Figure:
+        """Mean of a score of the items."""
+        return self.figure(self.weights @ scores / self.weights.sum(axis=1))
+
+    def correlations(self) -> tuple[FloatArray, NDArray[Any]]:
+        """Correlations of errors by pair of judges."""
+        return measures.error_correlations(self.weights, self.labels, self.truth)
+
+    def judge(self, at: int, name: Any) -> Judge:
+        """Measure one judge."""
+        given = self.labels[:, at] >= 0
+        label, truth = self.labels[given, at], self.truth[given]
+        right, named, true = measures.class_rates(self.weights[:, given], label, truth, self.n_classes)
+        n, n_right = len(label), int((label == truth).sum())
+        low = beta_interval(n_right, n - n_right + 1, level=self.level)[0]
+        high = beta_interval(n_right + 1, n - n_right, level=self.level)[1]
+        scores = [
+            measures.vote_scores(voters, self.truth, self.n_classes)
+            for voters in (self.labels, np.delete(self.labels, at, axis=1))
+        ]
+        return Judge(
+            name=name,
+            n=n,
+            accuracy=Figure(n_right / n, float(low), float(high)),
+            kappa=self.figure(measures.cohen_kappa(right, named, true)),
+            over_use={one: self.figure((named - true)[:, code]) for code, one in enumerate(self.classes)},
+            adds=self.mean(scores[0] - scores[1]),
+        )
+
+    def prevalence(self, table: Table, seed: int) -> tuple[dict[Any, float], dict[Any, Figure]]:
+        """Shares of the classes among the votes on all items, raw and corrected for the errors of the vote."""
+        known_votes, all_votes = self._votes(self.labels), self._votes(table[(table >= 0).any(axis=1)])
+        voted = all_votes.mean(axis=0)
+        random = stream(seed, "jury prevalence")
+        found = []
+        for place, weights in enumerate(self.weights):
+            confusion = measures.vote_confusion(known_votes, self.truth, weights)
+            drawn = voted if not place else random.multinomial(len(all_votes), voted / voted.sum()) / len(all_votes)
+            found.append(measures.prevalence_from(drawn, confusion))
+        shares = np.array(found)
+        corrected = {name: self.figure(shares[:, code]) for code, name in enumerate(self.classes)}
+        return dict(zip(self.classes, voted.tolist(), strict=True)), corrected
+
+    def _votes(self, labels: Table) -> FloatArray:
+        """(item, class) shares of the majority vote."""
+        return measures.vote_shares(measures.vote_counts(labels, self.n_classes))
+
+
+def split_table(annotations: Annotations, people: list[Any]) -> tuple[Table, Table, list[Any]]:
+    """Labels of the judges, labels of the humans, and the names of the judges."""
+    place = positions(annotations.annotators, people)
+    unknown = [name for name, at in zip(people, place, strict=True) if at < 0]
+    if unknown:
+        raise InvalidParameterError(
+            f"{len(unknown)} of {len(people)} humans are not annotators; the first is {unknown[0]!r}. Annotators are "
+            f"{some(annotations.annotators.tolist(), 10)}.",
+            parameter="humans",
+        )
+    table = annotations.to_dense().astype(np.int64)
+    judges = np.setdiff1d(np.arange(annotations.n_annotators), place)
+    if not len(judges):
+        raise InvalidParameterError("Every annotator is a human: there is no judge.", parameter="humans")
+    return table[:, judges], table[:, place], annotations.annotators[judges].tolist()
+
+
+def reference_of(annotations: Annotations, people: Table) -> tuple[NDArray[np.int64], str]:
+    """(n_items,) class of each item by gold, else by the majority of the humans; -1 where unknown or tied."""
+    if annotations.gold is not None and annotations.gold.count():
+        return np.where(np.ma.getmaskarray(annotations.gold), -1, annotations.gold.data).astype(np.int64), "gold"
+    if not people.shape[1]:
+        raise InvalidAnnotationsError(
+            "There is nothing to compare the judges with: no gold, and no humans are named.",
+            remedy="Pass {gold_file:gold.csv}, or name the people with {humans}",
+        )
+    votes = measures.vote_counts(people, annotations.n_classes)
+    clear = (votes == votes.max(axis=1, keepdims=True)).sum(axis=1) == 1
+    count = people.shape[1]
+    return np.where(clear, votes.argmax(axis=1), -1), f"the majority of {count} humans" if count > 1 else "one human"
+
+
+def require_shared(known: NDArray[Any], table: Table, names: list[Any], truth: NDArray[Any]) -> None:
+    """Stop where judges and reference, or two judges, have too few items in common."""
+    if len(known) < MIN_REFERENCE:
+        raise InvalidAnnotationsError(
+            f"Judges and reference share {len(known)} items ({int((truth >= 0).sum())} items have a reference); at "
+            f"least {MIN_REFERENCE} are needed. Add gold, or human labels of items that the judges labelled."
+        )
+    given = (table[known] >= 0).astype(np.int64)
+    idle = [name for name, count in zip(names, given.sum(axis=0), strict=True) if not count]
+    if idle:
+        raise InvalidAnnotationsError(
+            f"{len(idle)} of {len(names)} judges labelled no item of the reference; the first is {idle[0]!r}. Leave "
+            "them out, or let them label these items."
+        )
+    apart = np.argwhere(np.triu(given.T @ given == 0, 1))
+    if len(apart):
+        first, second = (names[at] for at in apart[0])
+        raise InvalidAnnotationsError(
+            f"{len(apart)} pairs of judges have no item of the reference in common; the first are {first!r} and "
+            f"{second!r}. Let all judges label the same items, or measure them apart."
+        )

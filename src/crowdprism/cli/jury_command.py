@@ -1,0 +1,127 @@
+"""`crowdprism jury`: whether a panel of judges can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdprism.cli.options import AsJson, Files, ReadingOptions
+from crowdprism.cli.run_folder import require_writable
+from crowdprism.cli.screen import console, print_json, print_table, remark
+from crowdprism.files import replacing_file
+
+if TYPE_CHECKING:
+    from crowdprism.calibration.jury import Figure, JuryReport
+
+OVER_USE_SHOWN = 12  # rows of over-used classes
+VERDICTS = {True: "yes", False: "no", None: "unknown"}
+
+
+def jury(
+    files: Files,
+    *,
+    humans: Annotated[
+        str | None, typer.Option("--human", help="Annotators who are people, separated by commas.")
+    ] = None,
+    epsilon: Annotated[
+        float,
+        typer.Option(
+            help="Alternative annotator test: 0.2 for experts, 0.15 for trained people, 0.1 for crowd workers."
+        ),
+    ] = 0.2,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML page.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    reading: ReadingOptions,
+    json: AsJson = False,
+) -> None:
+    """Measure judges, such as language models, against gold or people: accuracy, shared errors, which panel to keep.
+
+    Example: `crowdprism jury labels.csv --gold-file gold.csv -o jury.html`
+    """
+    from crowdprism.calibration.jury import measure_jury
+    from crowdprism.formats.gold_file import Spelling
+
+    if output is not None:
+        require_writable(output)
+    annotations = reading.read(files)
+    spelling = Spelling(annotations.annotators)
+    people = [spelling(name.strip()) for name in (humans or "").split(",") if name.strip()]
+    report = measure_jury(annotations, humans=people, epsilon=epsilon, seed=seed)
+    if output is not None:
+        from crowdprism.report.jury_page import jury_page
+
+        page = jury_page(report)
+        with replacing_file(output) as fresh:
+            fresh.write_text(page, encoding="utf-8")
+    if json:
+        print_json(without_nan(to_record(report)))
+    else:
+        print_jury(report)
+    if output is not None:
+        remark(f"wrote {output}")
+
+
+def to_record(report: JuryReport) -> dict[str, Any]:
+    """What `--json` prints."""
+    record = asdict(report)
+    record["correlation"] = report.correlation.tolist()
+    for name, test in report.replaces.items():
+        record["replaces"][name]["p_values"] = test.p_values.tolist()
+    return record
+
+
+def without_nan(value: Any) -> Any:
+    """JSON has no NaN: unknown becomes null. Names become text where they are keys."""
+    if isinstance(value, dict):
+        return {str(key): without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [without_nan(inner) for inner in value]
+    return None if isinstance(value, float) and value != value else value
+
+
+def print_jury(report: JuryReport) -> None:
+    """Print sentences, then tables."""
+    from crowdprism.report.jury_page import jury_lines
+
+    head = f"Measured against {report.reference}, on {report.n_reference} of {report.n_items} items."
+    console().print("\n".join([head, *jury_lines(report)]), markup=False)
+    print_table(
+        "Judges",
+        ("judge", "items", "accuracy", "Cohen's kappa", "adds to the vote"),
+        [[one.name, one.n, cell(one.accuracy), cell(one.kappa), cell(one.adds)] for one in report.judges],
+    )
+    used = [(one.name, name, figure) for one in report.judges for name, figure in one.over_use.items()]
+    clear = [row for row in used if row[2].low > 0 or row[2].high < 0]
+    clear.sort(key=lambda row: -abs(row[2].value))
+    if clear:
+        rows = [[judge, name, cell(figure)] for judge, name, figure in clear[:OVER_USE_SHOWN]]
+        print_table(
+            "Classes that a judge names too often (+) or too rarely (-)", ("judge", "class", "share of items"), rows
+        )
+    print_table(
+        "Shares of the classes, corrected for the errors of the vote",
+        ("class", "by the vote", "corrected"),
+        [[name, report.voted[name], cell(figure)] for name, figure in report.prevalence.items()],
+    )
+    if report.replaces:
+        print_table(
+            "Alternative annotator test",
+            ("judge", "may replace a person", "winning rate", "advantage", "humans"),
+            [
+                (name, VERDICTS[one.passed], known(one.winning_rate), known(one.advantage), one.n_humans)
+                for name, one in report.replaces.items()
+            ],
+        )
+
+
+def known(value: float) -> float | None:
+    """None for NaN."""
+    return None if value != value else value
+
+
+def cell(figure: Figure) -> str:
+    """A figure with its interval, as text."""
+    return "-" if figure.value != figure.value else f"{figure.value:.3f} ({figure.low:.3f} to {figure.high:.3f})"
