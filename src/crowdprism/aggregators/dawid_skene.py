@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators import skill_prior
 from crowdprism.aggregators.base import IncrementalAggregator
+from crowdprism.aggregators.copies import Dependence, count_once
 from crowdprism.aggregators.em import (
     MAX_ITER,
     TOLERANCE,
@@ -80,6 +81,9 @@ class DawidSkene(IncrementalAggregator):
     past_result
         An earlier `FitResult`: what it learned of returning annotators counts as if they had given those
         annotations again. New annotators are shrunk to the crowd.
+    dependence
+        `"auto"` finds annotators who answer as one voice, such as copies, and counts them once; `result_.voices` names
+        them. None takes all annotators as independent. Groups of names, such as `[["a", "b"]]`, are the voices.
 
     Examples
     --------
@@ -110,6 +114,7 @@ class DawidSkene(IncrementalAggregator):
         initial_confusions: Mapping[Any, Any] | NDArray[Any] | None = None,
         past_result: FitResult | None = None,
         prior: Prior = "auto",
+        dependence: Dependence = "auto",
     ) -> None:
         self.max_iter = max_iter
         self.tolerance = tolerance
@@ -119,13 +124,15 @@ class DawidSkene(IncrementalAggregator):
         self.class_prior = class_prior
         self.initial_confusions = initial_confusions
         self.past_result = past_result
+        self.dependence = dependence
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        return self._fit_from(annotations, None)
+        return count_once(annotations, self.dependence, lambda voices: self._fit_from(voices, None))
 
     def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
         # Rounds of the own-skill prior depend on where they start, so they start from the votes again.
-        return self._fit_from(annotations, None if self._uses_own_skill() else previous)
+        start = None if self._uses_own_skill() else previous
+        return count_once(annotations, self.dependence, lambda voices: self._fit_from(voices, start))
 
     def _uses_own_skill(self) -> bool:
         applies = self.e_step == "soft" and self.past_result is None

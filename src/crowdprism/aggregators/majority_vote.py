@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import NO_ROOM, IncrementalAggregator
+from crowdprism.aggregators.copies import Dependence, count_once
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, OneOf, Real, Whole
 from crowdprism.progress import progress
@@ -92,6 +93,9 @@ class MajorityVote(IncrementalAggregator):
         `"lowest"` class, or one at `"random"`. `labels()` of soft or split probabilities names the first class.
     random_state
         Seed for random ties.
+    dependence
+        `"auto"` gives one vote to annotators who answer as one voice, as `DawidSkene` does; None gives each a vote;
+        groups of names are the voices.
 
     Examples
     --------
@@ -106,12 +110,22 @@ class MajorityVote(IncrementalAggregator):
         "ties": OneOf("lowest", "random", "split"),
     }
 
-    def __init__(self, voting: Literal["soft", "hard"] = "soft", ties: Ties = "split", random_state: int = 0) -> None:
+    def __init__(
+        self,
+        voting: Literal["soft", "hard"] = "soft",
+        ties: Ties = "split",
+        random_state: int = 0,
+        dependence: Dependence = "auto",
+    ) -> None:
         self.voting = voting
         self.ties = ties
         self.random_state = random_state
+        self.dependence = dependence
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
+        return count_once(annotations, self.dependence, self._vote)
+
+    def _vote(self, annotations: Annotations) -> FitResult:
         totals = vote_totals(annotations)
         shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
         labelled = totals.sum(axis=1) > 0  # annotations of weight 0 say nothing
@@ -145,6 +159,8 @@ class WeightedVote(IncrementalAggregator):
     ties
         The answer where several classes have as many votes: `"split"` counts each by an equal part, so that nothing
         depends on the order of rows or classes; `"lowest"` takes the class that comes first, as crowd-kit does.
+    dependence
+        Who is counted once, as in `MajorityVote`.
 
     Examples
     --------
@@ -162,13 +178,21 @@ class WeightedVote(IncrementalAggregator):
     }
 
     def __init__(
-        self, iterations: int = 1, tolerance: float = 1e-6, ties: Literal["split", "lowest"] = "split"
+        self,
+        iterations: int = 1,
+        tolerance: float = 1e-6,
+        ties: Literal["split", "lowest"] = "split",
+        dependence: Dependence = "auto",
     ) -> None:
         self.iterations = iterations
         self.tolerance = tolerance
         self.ties = ties
+        self.dependence = dependence
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
+        return count_once(annotations, self.dependence, self._vote)
+
+    def _vote(self, annotations: Annotations) -> FitResult:
         skills = np.ones(annotations.n_annotators)
         step, changes = 1.0, []
         with progress("weighted vote", total=self.iterations) as bar:

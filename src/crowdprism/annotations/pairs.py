@@ -117,6 +117,28 @@ def ranked(key: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.int64], NDAr
     return distinct, place.reshape(-1)
 
 
+def pairs_on_items(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Positions of all pairs of annotations of one item by two annotators; the first annotator has the lower code.
+
+    Examples
+    --------
+    >>> first, second = pairs_on_items(Annotations.from_dense([[0, 1], [1, -1], [1, 1]]))
+    >>> first.tolist(), second.tolist()
+    ([0, 3], [1, 4])
+    """
+    whole = annotations.item_start.dtype  # int32 where that is enough: there may be many pairs
+    firsts, seconds = [np.empty(0, dtype=whole)], [np.empty(0, dtype=whole)]
+    n_labels = annotations.labels_per_item
+    for size in np.unique(n_labels[n_labels > 1]):
+        begin = annotations.item_start[:-1][n_labels == size]
+        one, two = (side.astype(whole) for side in np.triu_indices(int(size), 1))
+        firsts.append((begin[:, None] + one).reshape(-1))
+        seconds.append((begin[:, None] + two).reshape(-1))
+    first, second = np.concatenate(firsts), np.concatenate(seconds)
+    different = annotations.annotator[first] != annotations.annotator[second]
+    return (first, second) if different.all() else (first[different], second[different])
+
+
 def co_label_entries(annotations: Annotations) -> CoLabelEntries:
     """Count what pairs of different annotators said of the same items.
 

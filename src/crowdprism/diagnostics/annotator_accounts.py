@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray
+from crowdprism.annotations.pairs import pairs_on_items
 from crowdprism.diagnostics.label_evidence import (
     ACCURACY_GRID,
     CHANCE_BAND,
@@ -306,18 +307,6 @@ def judged_by_votes(annotations: Annotations) -> tuple[FloatArray, FloatArray]:
     counts = cell_counts(annotations, (others / others.sum(axis=1, keepdims=True)).T) + 1 / annotations.n_classes
     confusions = counts / counts.sum(axis=2, keepdims=True)
     return confusions, np.log(prior) + log_seen(annotations, confusions)
-
-
-def pairs_on_items(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of all pairs of annotations of one item by two annotators."""
-    found = [np.empty((2, 0), dtype=np.int64)]
-    counts = annotations.labels_per_item
-    for size in np.unique(counts[counts > 1]):
-        begin = annotations.item_start[:-1][counts == size].astype(np.int64)
-        found.append((np.array(np.triu_indices(int(size), 1))[:, None] + begin[:, None]).reshape(2, -1))
-    first, second = np.concatenate(found, axis=1)
-    different = annotations.annotator[first] != annotations.annotator[second]
-    return first[different], second[different]
 
 
 def suspicious_pairs(

@@ -72,6 +72,8 @@ class FitResult:
         Named sequences, one number per iteration or epoch, such as the objective.
     seed, versions, warnings
         What is needed to repeat the fit, and what the user was warned of.
+    voices
+        Groups of annotators, by name, who answer as one and were counted once; empty if there are none.
     annotations
         What the result was learned from, where it is at hand; not saved.
     saved_account
@@ -95,6 +97,7 @@ class FitResult:
     seed: int | None = None
     versions: Mapping[str, str] = field(default_factory=installed_versions)
     warnings: tuple[str, ...] = ()
+    voices: tuple[tuple[Any, ...], ...] = ()
     annotations: Annotations | None = field(default=None, repr=False)
     saved_account: Account | None = field(default=None, repr=False)
     uses_features: bool = False
@@ -260,6 +263,7 @@ class FitResult:
             "seed": self.seed,
             "versions": dict(self.versions),
             "warnings": list(self.warnings),
+            "voices": [positions(self.annotators, list(names)).tolist() for names in self.voices],
             "uses_features": self.uses_features,
             "account": None if self.account is None else self.account.numbers(),
         }

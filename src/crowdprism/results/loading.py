@@ -15,7 +15,7 @@ import numpy as np
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from crowdprism.annotations.names import names_from_json
+from crowdprism.annotations.names import NameArray, names_from_json
 from crowdprism.errors import ResultFormatError
 from crowdprism.results.estimates import Account, Estimate
 from crowdprism.results.manifest import RunFiles, read_run
@@ -71,8 +71,19 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
     for name, values in arrays.items():
         require_values(name, values)
     fields |= {"warnings": tuple(record["warnings"]), "uses_features": record.get("uses_features") is True}
+    fields["voices"] = voices_from(record.get("voices", []), names["annotators"])
     account = account_from(record.get("account"), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})
     return {**fields, **names, **arrays, "saved_account": account}
+
+
+def voices_from(groups: Any, annotators: NameArray) -> tuple[tuple[Any, ...], ...]:
+    """Groups of annotators counted once, by name, from their positions."""
+    if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+        raise TypeError("voices are not lists")
+    places = [place for group in groups for place in group]
+    if not all(type(place) is int and 0 <= place < len(annotators) for place in places):
+        raise ValueError("voices name annotators that do not exist")
+    return tuple(tuple(annotators[group].tolist()) for group in groups)
 
 
 def account_from(numbers: dict[str, Any] | None, arrays: Mapping[str, Any]) -> Account | None:

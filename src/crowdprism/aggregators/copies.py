@@ -1,0 +1,343 @@
+"""Find annotators who answer as one voice.
+
+The search has three steps, each on a bounded sample, and ends at the first that finds nothing:
+
+1. Pairs whose agreement beyond chance is far above that of the same annotators with others.
+2. Of these, pairs who agree more than a sceptical Dawid-Skene fit explains. In it the labels of an item count less the
+   more their annotators agree in general, so that copies do not decide what is right. Connected pairs form groups.
+3. Does the likelihood rise if groups answer with one voice (`one_voice`)? Then they are counted once.
+
+"The copies are one voice" and "the honest are one voice" explain labels almost equally well. The tighter group is taken
+as the voice, which is a bet: results name who was counted once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.one_voice import (
+    FloatArray,
+    describe_voices,
+    given_groups,
+    hand_back,
+    join_names,
+    merge,
+)
+from crowdprism.aggregators.voice_choice import (
+    SMALLEST,
+    Excess,
+    Found,
+    choose,
+    connected_groups,
+    fit_confusions,
+    normalized,
+)
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.pairs import pairs_on_items, ranked
+from crowdprism.results import FitResult
+from crowdprism.seeding import stream
+
+Dependence = Literal["auto"] | None | Sequence[Sequence[Any]]
+
+MAX_LABELS_PER_ITEM = 50
+MAX_PAIRS = 10**6  # pairs of labels that the first step compares
+MAX_TABLE = 2**23  # entries of all confusions; beyond it nothing is fitted here
+MAX_ANNOTATIONS = 20_000  # of the sample that is fitted
+MULTIPLICATIONS_PER_PAIR = 200  # of a matrix product, in the time that it takes to compare two labels
+LEAST_COMMON = 10  # items that two annotators share
+LEAST_KAPPA = 0.6
+LEAST_Z, LEAST_Z_BY_FIT = 5.0, 3.0  # standard errors above expected agreement; the second sample is smaller
+LEAST_EXCESS = 0.6  # share of the expected disagreement that is missing
+EXCESS_SHRINKAGE, KAPPA_SHRINKAGE = 5.0, 10.0  # items' worth
+ENTRIES_AT_ONCE = 2**21
+
+
+def count_once(
+    annotations: Annotations, dependence: Dependence, fit: Callable[[Annotations], FitResult], *, use_gold: bool = False
+) -> FitResult:
+    """Fit with every voice counted once; the result says who was.
+
+    Parameters
+    ----------
+    dependence
+        `"auto"` finds voices; None takes annotators as independent; groups of names are the voices.
+    fit
+        The method. Without voices it gets the annotations as they are.
+    use_gold
+        Whether gold may speak against a voice: where fewer gold items were right with it.
+    """
+    if dependence is None:
+        return fit(annotations)
+    if isinstance(dependence, str) and dependence == "auto":
+        found = find_voices(annotations, use_gold=use_gold)
+    else:
+        found = Found(tuple(given_groups(dependence, annotations)))
+    if not found.voices:
+        result = fit(annotations)
+    else:
+        merged = merge(annotations, found.voices)
+        result = hand_back(fit(merged.annotations), annotations, found.voices, merged)
+        result = replace(result, warnings=(*result.warnings, describe_voices(result.voices, result.n_annotators)))
+    notes = tuple(
+        f"{join_names(annotations.annotators[group].tolist())} agree more than independent annotators would, but less "
+        "than copies do. They are not counted as one."
+        for group in found.looser
+    )
+    return replace(result, warnings=(*result.warnings, *notes)) if notes else result
+
+
+def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:
+    """Find groups of annotators who answer as one voice.
+
+    Examples
+    --------
+    >>> from crowdprism.simulate import copy_annotators, one_coin, per_item, simulate_annotations
+    >>> truth = np.arange(400) % 2
+    >>> a = simulate_annotations(truth, one_coin([0.8, 0.8, 0.8, 0.6, 0.6, 0.6, 0.6], 2), per_item(400, 7, labels=7))
+    >>> find_voices(copy_annotators(a, {4: 3, 5: 3, 6: 3})).voices[0].tolist()
+    [3, 4, 5, 6]
+    """
+    counted = annotations if use_gold else replace(annotations, gold=None)
+    if annotations.weight is not None:
+        counted = replace(counted.select(annotations.weight > 0), weight=None)
+    pairs = far_above_others(compare_pairs(counted))
+    if not pairs.n_pairs or annotations.n_annotators * annotations.n_classes**2 > MAX_TABLE:
+        return Found()
+    suspects = np.zeros(annotations.n_annotators, dtype=bool)
+    suspects[pairs.first] = suspects[pairs.second] = True
+    some_items = sample(counted, largest=MAX_ANNOTATIONS, cost=np.asarray, suspects=suspects)
+    groups = connected_groups(beyond_fit(some_items, pairs), annotations.n_annotators)
+    return choose(some_items, groups) if groups else Found()
+
+
+# -- a bounded sample ---------------------------------------------------------------------------------------
+
+
+def n_pairs(n_labels: NDArray[Any]) -> NDArray[Any]:
+    """Pairs among so many labels."""
+    return np.asarray(n_labels * (n_labels - 1) // 2)
+
+
+def sample(
+    annotations: Annotations,
+    *,
+    largest: int,
+    cost: Callable[[NDArray[Any]], NDArray[Any]],  # of an item with so many labels
+    suspects: NDArray[np.bool_] | None = None,
+    most: int = MAX_LABELS_PER_ITEM,
+) -> Annotations:
+    """Items with two labels or more, as many as cost `largest` together, and at most `most` labels of each.
+
+    Items with labels of two `suspects` come first; if an item has too many labels, half of those kept are of suspects.
+    """
+    n_labels = np.minimum(annotations.labels_per_item, most).astype(np.int64)
+    items = np.flatnonzero(n_labels > 1)
+    random = stream(0, "copies")
+    if cost(n_labels[items]).sum() > largest:
+        items = random.permutation(items)
+        if suspects is not None:
+            theirs = np.bincount(annotations.item[suspects[annotations.annotator]], minlength=annotations.n_items)
+            items = items[np.argsort(theirs[items] < 2, kind="stable")]
+        fits = np.searchsorted(np.cumsum(cost(n_labels[items])), largest)
+        items = np.sort(items[: max(int(fits), 1)])
+    chosen = annotations[items]
+    if chosen.labels_per_item.max(initial=0) <= most:
+        return chosen
+    kept = np.zeros(chosen.n_annotations, dtype=bool)
+    if suspects is None:
+        kept[thin(np.arange(chosen.n_annotations), chosen, most, random)] = True
+    else:
+        of_suspect = suspects[chosen.annotator]
+        for rows in (np.flatnonzero(of_suspect), np.flatnonzero(~of_suspect)):
+            kept[thin(rows, chosen, most // 2, random)] = True
+    return chosen.select(kept)
+
+
+def thin(
+    rows: NDArray[np.int64], annotations: Annotations, most: int, random: np.random.Generator
+) -> NDArray[np.int64]:
+    """Of these rows of annotations, all of items with at most `most`, and about so many, drawn evenly, of others."""
+    n_rows = np.bincount(annotations.item[rows], minlength=annotations.n_items)
+    start = np.cumsum(n_rows) - n_rows
+    many = np.flatnonzero(n_rows > most)
+    drawn = start[many, None] + (random.random((len(many), most)) * n_rows[many, None]).astype(np.int64)
+    few = n_rows[annotations.item[rows]] <= most
+    return np.concatenate([rows[few], rows[drawn.reshape(-1)]])
+
+
+# -- pairs --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class PairAgreement:
+    """(n_pairs,) codes of both annotators, items in common, those with equal labels, share of equal ones by chance."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    common: FloatArray
+    equal: FloatArray
+    chance: FloatArray | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs."""
+        return len(self.first)
+
+    def at(self, which: NDArray[Any]) -> PairAgreement:
+        """Some of the pairs."""
+        chance = None if self.chance is None else self.chance[which]
+        return PairAgreement(self.first[which], self.second[which], self.common[which], self.equal[which], chance)
+
+    def with_chance(self, annotations: Annotations) -> PairAgreement:
+        """The same with chance agreement, by each annotator's own shares of labels."""
+        return replace(self, chance=chance_agreement(annotations, self.first, self.second))
+
+    @property
+    def kappa(self) -> FloatArray:
+        """Agreement beyond chance."""
+        assert self.chance is not None
+        return np.asarray((self.equal / self.common - self.chance) / np.maximum(1 - self.chance, SMALLEST))
+
+
+def compare_pairs(annotations: Annotations) -> PairAgreement:
+    """Agreement on a sample, for pairs with enough items in common; counted by whichever way compares more pairs."""
+    whole_item = annotations.n_annotators**2 * (annotations.n_classes + 1) // MULTIPLICATIONS_PER_PAIR
+    if whole_item < n_pairs(annotations.labels_per_item.astype(np.int64)).mean():
+        chosen = sample(
+            annotations, largest=MAX_PAIRS, cost=lambda n: np.full_like(n, whole_item), most=annotations.n_annotations
+        )
+        pairs = dense_agreement(chosen)
+    else:
+        chosen = sample(annotations, largest=MAX_PAIRS, cost=n_pairs)
+        pairs = agreement_of_pairs(chosen)
+    return pairs.at(np.flatnonzero(pairs.common >= LEAST_COMMON)).with_chance(chosen)
+
+
+def dense_agreement(annotations: Annotations) -> PairAgreement:
+    """As `agreement_of_pairs`, by products of tables (item, annotator); of repeats the last counts."""
+    table = annotations.to_dense()
+    present = (table >= 0).astype(np.float32)
+    common, equal = present.T @ present, np.zeros((annotations.n_annotators,) * 2)
+    for label in range(annotations.n_classes):
+        chosen = (table == label).astype(np.float32)
+        equal += chosen.T @ chosen
+    first, second = np.nonzero(np.triu(common, 1))
+    return PairAgreement(first, second, common[first, second].astype(np.float64), equal[first, second])
+
+
+def agreement_of_pairs(annotations: Annotations) -> PairAgreement:
+    """How often annotators agree, for pairs who share an item; without chance agreement."""
+    one, two = pairs_on_items(annotations)
+    pair, place = ranked(
+        annotations.annotator[one].astype(np.int64) * annotations.n_annotators + annotations.annotator[two],
+        annotations.n_annotators**2,
+    )
+    common = np.bincount(place, minlength=len(pair)).astype(np.float64)
+    same = (annotations.label[one] == annotations.label[two]).astype(np.float64)
+    equal = np.bincount(place, same, len(pair)).astype(np.float64, copy=False)
+    return PairAgreement(pair // annotations.n_annotators, pair % annotations.n_annotators, common, equal)
+
+
+def chance_agreement(
+    annotations: Annotations, first: NDArray[np.int64], second: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """(n_pairs,) probability that two annotators agree who draw labels by their own shares of labels."""
+    total = np.maximum(annotations.labels_per_annotator, 1)
+    chance = np.zeros(len(first))
+    for label in np.unique(annotations.label):  # class by class, because there may be a thousand
+        given = annotations.annotator[annotations.label == label]
+        share = np.bincount(given, minlength=annotations.n_annotators) / total
+        chance += share[first] * share[second]
+    return chance
+
+
+def far_above_others(pairs: PairAgreement) -> PairAgreement:
+    """Pairs who agree far more with each other than either usually does: by the lower quartile of own agreement."""
+    kappa = pairs.kappa
+    close = np.flatnonzero(kappa > LEAST_KAPPA)
+    if not len(close):
+        return pairs.at(close)
+    usual = np.minimum(*(lower_quartiles(pairs, kappa)[side[close]] for side in (pairs.first, pairs.second)))
+    found = pairs.at(close)
+    assert found.chance is not None
+    expected = found.chance + (1 - found.chance) * np.clip(usual, 0.0, 1.0)
+    n_equal, variance = found.common * expected, np.maximum(found.common * expected * (1 - expected), SMALLEST)
+    few = found.common - found.equal < (1 - LEAST_EXCESS) * (found.common - n_equal)
+    return found.at(np.flatnonzero(few & (found.equal - n_equal > LEAST_Z * np.sqrt(variance))))
+
+
+def lower_quartiles(pairs: PairAgreement, values: FloatArray) -> FloatArray:
+    """(largest code + 1,) lower quartile of the values of each annotator's pairs; values lie in -1..1."""
+    steps = 2**20  # one sort of whole numbers is quicker than sorting by two keys
+    annotator = np.concatenate([pairs.first, pairs.second])
+    rank = np.tile(((np.clip(values, -1.0, 1.0) + 1) * steps).astype(np.int64), 2)
+    key = np.sort(annotator * 4 * steps + rank)
+    start = np.searchsorted(key, np.arange(annotator.max() + 2) * 4 * steps)
+    middle = np.minimum(start[:-1] + (np.diff(start) - 1) // 4, len(key) - 1)
+    return np.asarray((key[middle] % (4 * steps)) / steps - 1)
+
+
+def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> Excess:
+    """Those of the pairs who agree more than the sceptical fit explains, each judged by the labels of the others."""
+    weight = sceptical_weights(annotations)
+    fit = fit_confusions(replace(annotations, weight=weight.astype(np.float32)))
+    log_confusions = np.log(np.maximum(fit.confusions, SMALLEST))
+    suspects, side = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
+    side = side.reshape(2, -1)
+    row_of = rows_by_annotator(annotations, suspects)
+    observed, variance, disagree = (np.zeros(pairs.n_pairs) for _ in range(3))
+    at_once = max(1, ENTRIES_AT_ONCE // max(annotations.n_items, 1))
+    for begin in range(0, pairs.n_pairs, at_once):
+        end = min(begin + at_once, pairs.n_pairs)
+        first_row, second_row = row_of[:, side[:, begin:end][0]], row_of[:, side[:, begin:end][1]]
+        item, pair = np.nonzero((first_row >= 0) & (second_row >= 0))
+        rows = first_row[item, pair], second_row[item, pair]
+        log_class = fit.log_joint[item]
+        for row in rows:
+            own = log_confusions[annotations.annotator[row], :, annotations.label[row]]
+            log_class = log_class - weight[row, None] * own
+        agree = annotations.label[rows[0]] == annotations.label[rows[1]]
+        same = np.einsum("pkl,pkl->pk", fit.confusions[pairs.first[begin:end]], fit.confusions[pairs.second[begin:end]])
+        expected = (normalized(log_class) * same[pair]).sum(axis=1)
+        observed[begin:end] = np.bincount(pair, agree - expected, end - begin)
+        variance[begin:end] = np.bincount(pair, expected * (1 - expected), end - begin)
+        disagree[begin:end] = np.bincount(pair, 1 - expected, end - begin)
+    z = observed / np.sqrt(np.maximum(variance, SMALLEST))
+    excess = observed / (disagree + EXCESS_SHRINKAGE)
+    kept = (z > LEAST_Z_BY_FIT) & (excess > LEAST_EXCESS)
+    return Excess(pairs.first[kept], pairs.second[kept], excess[kept])
+
+
+def rows_by_annotator(annotations: Annotations, annotators: NDArray[np.int64]) -> NDArray[np.int32]:
+    """(n_items, len(annotators)) position of the annotation, -1 where there is none; of repeats the last."""
+    place = np.full(annotations.n_annotators, -1)
+    place[annotators] = np.arange(len(annotators))
+    column = place[annotations.annotator]
+    theirs = np.flatnonzero(column >= 0)
+    rows = np.full((annotations.n_items, len(annotators)), -1, dtype=np.int32)
+    rows[annotations.item[theirs], column[theirs]] = theirs
+    return rows
+
+
+def sceptical_weights(annotations: Annotations) -> FloatArray:
+    """(n_annotations,) 1 / (1 + sum of agreement beyond chance with the other annotators of the item)."""
+    from scipy.sparse import csr_array
+
+    pairs = agreement_of_pairs(annotations).with_chance(annotations)
+    usual = float(np.average(pairs.kappa, weights=pairs.common))
+    kappa = (pairs.common * pairs.kappa + KAPPA_SHRINKAGE * usual) / (pairs.common + KAPPA_SHRINKAGE)
+    n, first, second = annotations.n_annotators, pairs.first, pairs.second
+    ends = np.concatenate([first, second]), np.concatenate([second, first])
+    links = csr_array((np.tile(np.clip(kappa, 0.0, 1.0), 2), ends), shape=(n, n))
+    there = csr_array(
+        (np.ones(annotations.n_annotations), (annotations.item, annotations.annotator)), shape=(annotations.n_items, n)
+    )
+    there.sum_duplicates()
+    there.data[:] = 1.0
+    together = (there @ links)[annotations.item, annotations.annotator]
+    return np.asarray(1.0 / (1.0 + together), dtype=np.float64)

@@ -1,0 +1,224 @@
+"""Annotators who answer as one voice, counted once.
+
+Copies of one annotator outvote everybody else. A group of them becomes one voice: per item, the answer that most of its
+members gave. Methods then see the voice as a single annotator, and what they learn of it is handed back to the members.
+`copies` finds such groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import positions
+from crowdprism.annotations.pairs import ranked
+from crowdprism.errors import InvalidParameterError, some
+from crowdprism.results import FitResult
+
+FloatArray = NDArray[np.float64]
+Group = NDArray[np.int64]  # codes of annotators, sorted
+N_NAMES = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Merged:
+    """Annotations in which each group is one annotator.
+
+    Attributes
+    ----------
+    annotations
+        The voice stands in the place of its first member; other members have no annotations here.
+    fidelities
+        (n_groups,) mean share of members' labels that are the voice's answer.
+    log_likelihood
+        Of the members' labels given the voices' answers.
+    channels
+        For each group (n_members, answer of the voice, given label), rows sum to one.
+    """
+
+    annotations: Annotations
+    fidelities: FloatArray
+    log_likelihood: float
+    channels: tuple[FloatArray, ...]
+
+
+def merge(annotations: Annotations, groups: Sequence[Group]) -> Merged:
+    """Replace each group by one voice, which gives each item the label of most members; a tie counts in equal parts.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 1, 1, 1], [1, 0, 0, 1]])
+    >>> merge(a, [np.array([1, 2, 3])]).annotations.to_dense().tolist()
+    [[0, 1, -1, -1], [1, 0, -1, -1]]
+    """
+    voice = np.full(annotations.n_annotators, -1)
+    for number, group in enumerate(groups):
+        voice[group] = number
+    voice_of = voice[annotations.annotator]
+    mine = np.flatnonzero(voice_of >= 0)
+    member, label = annotations.annotator[mine], annotations.label[mine]
+    weight = np.ones(len(mine)) if annotations.weight is None else annotations.weight[mine].astype(np.float64)
+    # A cell is an item that a voice answers.
+    cell, place = ranked(
+        annotations.item[mine].astype(np.int64) * len(groups) + voice_of[mine], annotations.n_items * len(groups)
+    )
+    votes = sums(place, label, weight, (len(cell), annotations.n_classes))
+    winners = votes == votes.max(axis=1, keepdims=True)
+    answer = winners / winners.sum(axis=1, keepdims=True)
+    channels, fidelities, log_likelihood = [], [], float(np.log(winners.sum(axis=1)).sum())
+    for number, group in enumerate(groups):
+        own = np.flatnonzero(voice_of[mine] == number)
+        counts = count_labels(np.searchsorted(group, member[own]), label[own], answer[place[own]], len(group))
+        channel = counts + np.eye(annotations.n_classes)  # a member is faithful until seen otherwise
+        channel /= channel.sum(axis=2, keepdims=True)
+        channels.append(channel)
+        fidelities.append(np.trace(counts.sum(axis=0)) / max(counts.sum(), 1.0))
+        log_likelihood += float((counts * np.log(np.maximum(channel, np.finfo(float).tiny))).sum())
+    strength = np.zeros(len(cell))
+    np.maximum.at(strength, place, weight)
+    row, given = np.nonzero(winners)
+    voices = (cell[row] // len(groups), np.array([group[0] for group in groups])[cell[row] % len(groups)], given)
+    merged = with_answers(annotations, voice_of < 0, voices, (strength[:, None] * answer)[row, given])
+    return Merged(merged, np.array(fidelities), log_likelihood, tuple(channels))
+
+
+def sums(row: NDArray[Any], column: NDArray[Any], value: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Sums of values by row and column."""
+    total = np.bincount(row.astype(np.int64) * shape[1] + column, value, shape[0] * shape[1])
+    return np.asarray(total.reshape(shape), dtype=np.float64)
+
+
+def count_labels(member: NDArray[Any], label: NDArray[Any], answer: FloatArray, n_members: int) -> FloatArray:
+    """(n_members, answer of the voice, given label) how often a member gave a label where the voice gives an answer."""
+    n_classes = answer.shape[1]
+    place = member.astype(np.int64) * n_classes + label
+    counts = [np.bincount(place, column, n_members * n_classes).reshape(n_members, n_classes) for column in answer.T]
+    return np.stack(counts, axis=1)
+
+
+def with_answers(
+    annotations: Annotations,
+    kept: NDArray[np.bool_],
+    voices: tuple[NDArray[Any], NDArray[Any], NDArray[Any]],  # item, annotator, label
+    weight: FloatArray,
+) -> Annotations:
+    """The kept annotations and the answers of voices, sorted; without weights where all are 1."""
+    own = np.ones(int(kept.sum())) if annotations.weight is None else annotations.weight[kept]
+    theirs = annotations.item[kept], annotations.annotator[kept], annotations.label[kept]
+    item, annotator, label = (np.concatenate([a, b.astype(a.dtype)]) for a, b in zip(theirs, voices, strict=True))
+    weight = np.concatenate([own, weight])
+    key = (item.astype(np.int64) * annotations.n_annotators + annotator) * annotations.n_classes + label
+    order = np.argsort(key, kind="stable")  # quick, since both parts are sorted
+    start = np.zeros(annotations.n_items + 1, dtype=annotations.item_start.dtype)
+    np.cumsum(np.bincount(item, minlength=annotations.n_items), out=start[1:])
+    return replace(
+        annotations,
+        item_start=start,
+        annotator=annotator[order],
+        label=label[order],
+        weight=None if (weight == 1).all() else weight[order].astype(np.float32),
+        duration=None,
+        timestamp=None,
+    )
+
+
+def hand_back(result: FitResult, annotations: Annotations, groups: Sequence[Group], merged: Merged) -> FitResult:
+    """What was learned of voices, handed to their members: confusion of the voice, then the member's own deviation."""
+    parts: dict[str, Any] = {"annotations": annotations, "labels_per_annotator": annotations.labels_per_annotator}
+    for name in ("confusions", "confusion_posterior"):
+        of_voice = getattr(result, name)
+        if of_voice is not None:
+            table = np.array(of_voice)
+            for group, channel in zip(groups, merged.channels, strict=True):
+                table[group] = of_voice[group[0]] @ channel
+            parts[name] = table
+    if result.skills is not None:
+        parts["skills"] = np.array(result.skills)
+        for group in groups:
+            parts["skills"][group] = result.skills[group[0]]
+    voices = tuple(tuple(annotations.annotators[group].tolist()) for group in groups)
+    return replace(result, voices=voices, **parts)
+
+
+def label_shares(annotations: Annotations, voices: Sequence[Sequence[Any]]) -> FloatArray:
+    """(n_annotations,) 1 over the number of labels that the annotator's voice gave to the item; 1 without a voice.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 1, 1]], annotator_names=["ann", "bob", "cy"])
+    >>> label_shares(a, [("bob", "cy")]).tolist()
+    [1.0, 0.5, 0.5]
+    """
+    shares = np.ones(annotations.n_annotations)
+    for names in voices:
+        members = positions(annotations.annotators, list(names))
+        own = np.isin(annotations.annotator, members[members >= 0])
+        on_item = np.bincount(annotations.item[own], minlength=annotations.n_items)
+        shares[own] = 1.0 / on_item[annotations.item[own]]
+    return shares
+
+
+def given_groups(groups: Any, annotations: Annotations) -> list[Group]:
+    """Groups that the user named, as codes; unknown names, names in two groups and groups of one are errors."""
+    wrong = InvalidParameterError(
+        f'dependence must be "auto", None or groups of annotator names, not {groups!r}.', parameter="dependence"
+    )
+    if isinstance(groups, str) or not isinstance(groups, Sequence):
+        raise wrong
+    found: list[Group] = []
+    seen: set[int] = set()
+    for names in groups:
+        if isinstance(names, str) or not isinstance(names, Sequence):
+            raise wrong
+        place = positions(annotations.annotators, list(names))
+        unknown = [name for name, at in zip(names, place, strict=True) if at < 0]
+        if unknown:
+            raise InvalidParameterError(
+                f"{len(unknown)} names in dependence are not annotators: {some(unknown)}. "
+                f"Annotators are {some(annotations.annotators.tolist())}.",
+                parameter="dependence",
+            )
+        members = np.unique(place)
+        twice = annotations.annotators[[at for at in members if at in seen]].tolist()
+        if twice:
+            raise InvalidParameterError(
+                f"{len(twice)} annotators are in two groups of dependence: {some(twice)}. Join the groups.",
+                parameter="dependence",
+            )
+        if len(members) < 2:
+            raise InvalidParameterError(
+                f"A group of dependence needs two annotators or more, not {list(names)!r}.", parameter="dependence"
+            )
+        seen.update(members.tolist())
+        found.append(members.astype(np.int64))
+    return found
+
+
+def describe_voices(voices: Sequence[Sequence[Any]], n_annotators: int) -> str:
+    """Who goes with whom, and how many independent voices there are.
+
+    Examples
+    --------
+    >>> describe_voices([("bob", "cy")], 3)
+    'bob and cy answer as one and are counted once: 3 annotators are 2 independent voices.'
+    """
+    groups = "; ".join(join_names(names) for names in voices)
+    n_voices = n_annotators - sum(len(names) - 1 for names in voices)
+    each = " each" if len(voices) > 1 else ""
+    return (
+        f"{groups} answer as one and are counted once{each}: {n_annotators} annotators are {n_voices} independent "
+        f"voice{'' if n_voices == 1 else 's'}."
+    )
+
+
+def join_names(names: Sequence[Any]) -> str:
+    """Names in a sentence, the first few of many."""
+    texts = [str(name) for name in names[:N_NAMES]]
+    if len(names) > N_NAMES:
+        return f"{', '.join(texts)} and {len(names) - N_NAMES} more"
+    return f"{', '.join(texts[:-1])} and {texts[-1]}"
