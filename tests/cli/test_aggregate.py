@@ -33,11 +33,8 @@ def test_json_is_for_machines(run, labels_csv: Path) -> None:
     assert record["classes"] == ["cat", "dog"]
     assert [set(row) for row in record["labels"]] == [{"item", "label", "confidence", "probability"}] * 3
     assert set(record["annotator_accuracy"][0]) >= {"annotator", "accuracy", "accuracy_low", "accuracy_high"}
-    assert record["expected_accuracy"]["n_gold"] == 0
-    assert (
-        record["expected_accuracy"]["expected_accuracy"]["low"]
-        < record["expected_accuracy"]["expected_accuracy"]["high"]
-    )
+    assert record["account"]["n_gold"] == 0
+    assert 0 <= record["account"]["expected_accuracy"]["low"] < record["account"]["expected_accuracy"]["high"] <= 1
 
 
 def test_the_first_sentence_is_how_right_the_labels_are_and_how_to_know_more(crowd_folder: Path, run) -> None:
