@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import resource
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from crowdprism.classifiers import (
@@ -37,6 +41,7 @@ def test_a_saved_model_predicts_as_before(tmp_path: Path) -> None:
         posterior = loaded.label_posterior(problem.X, problem.annotations)
         assert np.allclose(posterior, model.result_.class_probabilities, atol=1e-12)
         assert loaded.get_params()["n_heads"] == 2
+        assert loaded.threads_ == model.threads_ == [1, 1]  # the network is small
 
 
 def test_a_network_of_the_users_own_is_asked_for_when_loading(tmp_path: Path) -> None:
@@ -135,3 +140,130 @@ def test_a_model_that_was_not_fitted_cannot_be_saved(tmp_path: Path) -> None:
     with pytest.raises(NotFittedError, match="not fitted yet"):
         quick().save(tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+# -- forged classifiers -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small classifier without a manifest, so that only its content can tell what is wrong."""
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path_factory.mktemp("saved") / "run")
+    (folder / "manifest.json").unlink()
+    return folder
+
+
+def forged(saved: Path, tmp_path: Path, **changes: Any) -> Path:
+    folder = Path(shutil.copytree(saved, tmp_path / "run"))
+    path = folder / "classifier.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"input_shape": [8_000_000]},
+        {"input_shape": [10**30]},
+        {"input_shape": [0]},
+        {"input_shape": [-2]},
+        {"input_shape": []},
+        {"input_shape": ["2"]},
+        {"input_shape": 2},
+        {"input_shape": [1, 28, 28], "network": "lenet5"},
+        {"n_heads": "1"},
+        {"n_heads": 0},
+        {"n_heads": 2},
+        {"n_heads": 10**9},
+        {"n_heads": True},
+        {"network": "nonsense"},
+        {"network": "linear"},
+        {"network": 5},
+        {"classifier": 5},
+        {"classifier": ["geocrowdnet"]},
+        {"parameters": {"nonsense": 1}},
+        {"parameters": []},
+        {"parameters": {"network_options": {"hidden": [10**12]}}},
+        {"parameters": {"network_options": {"hidden": "abc"}}},
+        {"parameters": {"network_options": 5}},
+        {"parameters": {"epochs": "many"}},
+        {"histories": 5},
+        {"schema": "1"},
+    ],
+    ids=str,
+)
+def test_a_forged_record_of_a_classifier_is_refused_without_taking_memory(
+    changes: dict[str, Any], saved: Path, tmp_path: Path
+) -> None:
+    folder = forged(saved, tmp_path, **changes)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises((ResultFormatError, InvalidParameterError)):
+        load_classifier(folder)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 200_000  # kilobytes
+
+
+def nan(tensors: dict[str, torch.Tensor]) -> None:
+    next(values for name, values in tensors.items() if name.startswith("network-0")).fill_(torch.nan)
+
+
+def other_shape(tensors: dict[str, torch.Tensor]) -> None:
+    name = next(name for name in tensors if name.startswith("network-0"))
+    tensors[name] = torch.zeros(7)
+
+
+def other_type(tensors: dict[str, torch.Tensor]) -> None:
+    name = next(name for name in tensors if name.startswith("network-0"))
+    tensors[name] = tensors[name].double()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        nan,
+        other_shape,
+        other_type,
+        lambda tensors: tensors.pop("order-0"),
+        lambda tensors: tensors.pop("scaling.shift"),
+        lambda tensors: tensors.pop(next(name for name in tensors if name.startswith("network-0"))),
+        lambda tensors: tensors.update({"order-0": torch.tensor([0, 0])}),
+        lambda tensors: tensors.update({"order-0": torch.tensor([0, 9])}),
+        lambda tensors: tensors.update({"scaling.scale": torch.zeros(2)}),
+        lambda tensors: tensors.update({"scaling.shift": torch.zeros(5)}),
+        lambda tensors: tensors.update({"confusions-0": torch.full((1, 2, 2), torch.nan)}),
+        lambda tensors: tensors.update({"confusions-0": torch.full((2, 2, 2), 0.5)}),
+        lambda tensors: tensors.update({"network-0.more": torch.zeros(1)}),
+    ],
+)
+def test_forged_weights_are_refused(spoil: Any, saved: Path, tmp_path: Path) -> None:
+    folder = forged(saved, tmp_path)
+    tensors = load_file(folder / "weights.safetensors")
+    spoil(tensors)
+    save_file(tensors, folder / "weights.safetensors")
+    with pytest.raises(ResultFormatError):
+        load_classifier(folder)
+
+
+@pytest.mark.parametrize("header", [b"\xff" * 8, (10**6).to_bytes(8, "little"), (2).to_bytes(8, "little") + b"[]"])
+def test_weights_with_a_false_header_are_refused(header: bytes, saved: Path, tmp_path: Path) -> None:
+    folder = forged(saved, tmp_path)
+    (folder / "weights.safetensors").write_bytes(header + b"{}")
+    with pytest.raises(ResultFormatError):
+        load_classifier(folder)
+
+
+def test_a_classifier_of_version_0_1_0_loads_without_a_manifest(saved: Path) -> None:
+    assert load_classifier(saved).predict_proba(np.eye(2)).shape == (2, 2)
+
+
+def test_all_files_have_the_same_mode(tmp_path: Path) -> None:
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    assert len({path.stat().st_mode for path in folder.iterdir()}) == 1
+
+
+def test_a_result_does_not_replace_a_classifier_unless_forced(tmp_path: Path) -> None:
+    model = quick(epochs=1).fit(np.eye(2), [[0], [1]])
+    folder = model.save(tmp_path / "run")
+    with pytest.raises(InvalidParameterError, match=r"holds a classifier.*force=True"):
+        model.result_.save(folder)
+    model.result_.save(folder, force=True)
+    assert {path.name for path in folder.iterdir()} == {"manifest.json", "result.json", "arrays.npz"}

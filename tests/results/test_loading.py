@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import sys
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -71,3 +76,198 @@ def test_a_damaged_result_is_an_error_that_says_what_to_do(damage: str, result: 
         np.savez(arrays, class_probabilities=np.array([{"code": "runs"}], dtype=object))
     with pytest.raises(ResultFormatError, match=r"again|written by .* the `save` method"):
         FitResult.load(folder)
+
+
+# -- forged runs --------------------------------------------------------------------------------------------
+
+DEEP = "[" * 200_000
+MB = 1e6 if sys.platform == "darwin" else 1e3  # units of the largest resident size
+
+
+def forge(folder: Path, record: dict[str, Any] | None = None, **arrays: Any) -> None:
+    """Change a saved result as somebody without our code would; without a manifest only the content can tell."""
+    (folder / "manifest.json").unlink()
+    path = folder / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **(record or {})}))
+    if arrays:
+        with np.load(folder / "arrays.npz") as stored:
+            kept = {**stored, **arrays}
+        np.savez(folder / "arrays.npz", **{name: values for name, values in kept.items() if values is not None})
+
+
+def names(*values: Any, kind: str = "str") -> dict[str, Any]:
+    return {"type": kind, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"schema": "1"},
+        {"schema": True},
+        {"schema": 0},
+        {"schema": None},
+        {"method": 5},
+        {"parameters": []},
+        {"history": {"loss": "abc"}},
+        {"history": {"loss": ["abc"]}},
+        {"history": []},
+        {"seed": "0"},
+        {"seed": True},
+        {"versions": {"numpy": 5}},
+        {"warnings": "text"},
+        {"warnings": [5]},
+        {"items": names("x")},
+        {"items": names("x", "y", "z")},
+        {"items": names("x", "x")},
+        {"items": names("x", 5, kind="uuid")},
+        {"items": names("x", "y", kind="code")},
+        {"items": names([], [], kind="tuple")},
+        {"items": names(*[["tuple", 5]] * 2, kind="mixed")},
+        {"items": {"type": "str", "values": 5}},
+        {"items": {"type": [], "values": []}},
+        {"items": 5},
+        {"annotators": names("ann")},
+        {"classes": names()},
+        {"account": 5},
+        {"account": {"expected_accuracy": {"value": "high"}}},
+        {"account": {"expected_accuracy": {"value": float("nan")}, "n_gold": 0}},
+    ],
+    ids=str,
+)
+def test_a_forged_record_is_refused(record: dict[str, Any], result: FitResult, tmp_path: Path) -> None:
+    folder = result.save(tmp_path / "run")
+    forge(folder, record)
+    with pytest.raises(ResultFormatError):
+        cp.load(folder)
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"class_probabilities": np.full((2, 2), np.nan)},
+        {"class_probabilities": np.array([[np.inf, 0], [1, 0]])},
+        {"class_probabilities": np.array([[-1.0, 2.0], [0.5, 0.5]])},
+        {"class_probabilities": np.array([[0.5, 0.1], [0.5, 0.5]])},
+        {"class_probabilities": np.full((3, 2), 0.5)},
+        {"class_probabilities": np.full((2, 3), 1 / 3)},
+        {"class_probabilities": np.full((2, 2, 1), 0.5)},
+        {"class_probabilities": np.array([["a", "b"], ["c", "d"]])},
+        {"class_probabilities": np.array([[True, False], [True, False]])},
+        {"class_probabilities": np.full((2, 2), 0.5 + 0j)},
+        {"confusions": np.full((1, 2, 2), 0.5)},
+        {"confusions": np.full((2, 2, 2), np.nan)},
+        {"confusions": np.ones((2, 2, 2))},
+        {"class_prior": np.array([0.5, 0.4])},
+        {"labels_per_annotator": np.array([-1, 2])},
+        {"skills": np.array([np.inf, 0.0])},
+        {"confusion_posterior": np.full((2, 2, 2), -1.0)},
+        {"unheard_of": np.zeros(3)},
+    ],
+    ids=lambda arrays: " ".join(arrays),
+)
+def test_forged_arrays_are_refused(arrays: dict[str, Any], result: FitResult, tmp_path: Path) -> None:
+    folder = result.save(tmp_path / "run")
+    forge(folder, **arrays)
+    with pytest.raises(ResultFormatError):
+        cp.load(folder)
+
+
+def header_of(shape: str, kind: str = "<f8") -> bytes:
+    """An array of NumPy that states a shape and holds nothing."""
+    text = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}".ljust(117) + "\n"
+    return b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text.encode()
+
+
+def write_member(path: Path, content: bytes, compression: int = zipfile.ZIP_STORED) -> None:
+    with zipfile.ZipFile(path, "w", compression) as archive:
+        archive.writestr("class_probabilities.npy", content)
+
+
+def peak_of_loading(folder: Path) -> tuple[str, float]:
+    """The error of loading in a fork, and by how many megabytes its memory grew."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        try:
+            cp.load(folder)
+            said = "loaded"
+        except BaseException as error:
+            said = type(error).__name__
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / MB
+        os.write(writing, f"{said} {grown}".encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    said, grown = os.read(reading, 1000).decode().split()
+    return said, float(grown)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "huge shape",
+        "negative shape",
+        "huge header",
+        "code as header",
+        "objects",
+        "compressed zeros",
+        "nested record",
+        "nested manifest",
+        "endless record",
+        "waiting arrays",
+        "sparse arrays",
+        "sparse record",
+    ],
+)
+def test_files_made_to_take_memory_or_to_wait_are_refused_at_once(
+    damage: str, result: FitResult, tmp_path: Path
+) -> None:
+    folder = result.save(tmp_path / "run")
+    record, arrays = folder / "result.json", folder / "arrays.npz"
+    if damage == "nested manifest":
+        (folder / "manifest.json").write_text(DEEP)
+    else:
+        forge(folder)
+    makers = {
+        "huge shape": lambda: write_member(arrays, header_of("(1000000, 1000000)")),
+        "negative shape": lambda: write_member(arrays, header_of("(-1, -1)")),
+        "huge header": lambda: write_member(arrays, header_of("(" + "1," * 20_000 + ")")),
+        "code as header": lambda: write_member(arrays, header_of("__import__('os').system('true')")),
+        "objects": lambda: write_member(arrays, header_of("(2, 2)", "|O")),
+        "compressed zeros": lambda: write_member(arrays, header_of("(2, 2)") + bytes(10**9), zipfile.ZIP_DEFLATED),
+        "nested record": lambda: record.write_text('{"schema": 1, "method": ' + DEEP),
+        "nested manifest": lambda: None,
+        "endless record": lambda: (record.unlink(), record.symlink_to("/dev/zero")),
+        "waiting arrays": lambda: (arrays.unlink(), os.mkfifo(arrays)),
+        "sparse arrays": lambda: os.truncate(arrays, 10**12),
+        "sparse record": lambda: (record.write_text("{"), os.truncate(record, 10**12)),
+    }
+    makers[damage]()
+    said, grown = peak_of_loading(folder)
+    assert said == "ResultFormatError"
+    assert grown < 200
+
+
+def test_every_byte_that_changes_is_noticed(result: FitResult, tmp_path: Path) -> None:
+    folder = result.save(tmp_path / "run")
+    random = np.random.default_rng(0)
+    for name in ("result.json", "arrays.npz"):
+        content = (folder / name).read_bytes()
+        for place in random.integers(len(content), size=40):
+            (folder / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises(ResultFormatError, match="is damaged"):
+                cp.load(folder)
+        (folder / name).write_bytes(content)
+    assert cp.load(folder).method == "majority-vote"
+
+
+def test_a_run_of_version_0_1_0_loads_without_a_manifest(result: FitResult, tmp_path: Path) -> None:
+    folder = result.save(tmp_path / "run")
+    (folder / "manifest.json").unlink()
+    record = json.loads((folder / "result.json").read_text())
+    for later in ("account", "uses_features"):
+        record.pop(later, None)
+    (folder / "result.json").write_text(json.dumps(record))
+    arrays = ("class_probabilities", "confusions", "class_prior", "labels_per_annotator")
+    np.savez(folder / "arrays.npz", **{name: getattr(result, name) for name in arrays})
+    assert np.array_equal(cp.load(folder).class_probabilities, result.class_probabilities)

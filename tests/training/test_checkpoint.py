@@ -15,6 +15,9 @@ from safetensors.torch import load_file
 from crowdprism.errors import CheckpointMismatchError, ResultFormatError, TrainingError
 from crowdprism.training.checkpoint import Checkpoint, CheckpointFolder
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "torture"))
+from killing import killed_before
+
 N_KILLS = 5
 # One interpreter imports everything once; each run is a fork of it, killed with SIGKILL like any process.
 SCRIPT = """
@@ -141,3 +144,37 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
         GeoCrowdNet(**settings, learning_rate=0.5).fit(X, table)
     GeoCrowdNet(**settings, learning_rate=0.5, resume=False).fit(X, table)
     assert len(seen) == 6
+
+
+def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: Path) -> None:
+    from crowdprism.training.checkpoint import has_checkpoint, remove_checkpoints
+
+    call, killed = 0, True
+    while killed:
+        call += 1
+        place = tmp_path / str(call)
+        folders = [CheckpointFolder(place / f"head-{head}", {}) for head in range(2)]
+        for folder in folders:
+            folder.save(1, Checkpoint({"a": torch.zeros(2)}))
+        killed = killed_before(call, lambda place=place: remove_checkpoints(place))
+        if call > 1:
+            assert not has_checkpoint(place)
+        for folder in folders:
+            stored = folder.latest()
+            assert stored is None or stored.tensors["a"].tolist() == [0.0, 0.0]
+        remove_checkpoints(place)
+        assert not place.exists()
+    assert call > 6
+
+
+def test_a_forged_checkpoint_is_refused(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, {})
+    path = folder.save(1, Checkpoint({"a": torch.zeros(2)}))
+    for text in ("[" * 200_000, "5", '{"schema": 2, "fingerprint": 5}', "{}"):
+        (path / "state.json").write_text(text)
+        with pytest.raises(ResultFormatError, match="damaged"):
+            folder.latest()
+    (path / "state.json").unlink()
+    os.mkfifo(path / "state.json")
+    with pytest.raises(ResultFormatError, match="damaged"):
+        folder.latest()

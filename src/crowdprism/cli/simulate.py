@@ -116,9 +116,10 @@ def read_truth(path: Path, *, item: str, label: str) -> Truth:
     import polars as pl
 
     from crowdprism.annotations.names import encode
+    from crowdprism.formats.inert_cells import columns_as_written
 
     try:
-        rows = pl.read_csv(path, infer_schema_length=None)
+        rows = columns_as_written(pl.read_csv(path, infer_schema_length=None))
     except pl.exceptions.PolarsError as error:
         raise UnreadableFileError(f"{path} cannot be read as CSV: {error}") from error
     missing = [name for name in (item, label) if name not in rows.columns]

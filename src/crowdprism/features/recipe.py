@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.errors import ResultFormatError
+from crowdprism.errors import some
 from crowdprism.files import cache_folder, replacing_file
+from crowdprism.results.loading import read_arrays, require_schema
+from crowdprism.results.manifest import RunFiles, read_run
 
 RECIPE_FILE, STATE_FILE = "features.json", "features.npz"
 SCHEMA = 1
@@ -53,21 +55,22 @@ class Recipe:
     @classmethod
     def load(cls, folder: Path) -> Recipe:
         """The recipe of a run; plain numbers if the run has none."""
-        path = folder / RECIPE_FILE
-        if not path.exists():
+        return read_run(folder, cls._among)
+
+    @classmethod
+    def _among(cls, files: RunFiles) -> Recipe:
+        if RECIPE_FILE not in files:
             return cls()
-        try:
-            record = json.loads(path.read_text(encoding="utf-8"))
-            schema = record.pop("schema")
-        except (ValueError, KeyError, AttributeError, OSError) as error:
-            raise ResultFormatError(f"{path} is damaged: {error}. Train again.") from error
-        if schema > SCHEMA:
-            raise ResultFormatError(f"{path} was written by a newer crowdprism. Upgrade crowdprism to use it.")
-        state: dict[str, NDArray[Any]] = {}
-        if (folder / STATE_FILE).exists():
-            with np.load(folder / STATE_FILE, allow_pickle=False) as stored:
-                state = {name: stored[name] for name in stored.files}
-        return cls(**record, state=state)
+        record = files.read_json(RECIPE_FILE)
+        require_schema(record, SCHEMA, files.folder)
+        texts = {name: record[name] for name in ("kind", "embedding", "text_column")}
+        if not all(isinstance(value, str) for value in texts.values()):
+            raise TypeError(f"fields of {RECIPE_FILE} must be texts")
+        state = read_arrays(files, STATE_FILE, lambda shapes: None) if STATE_FILE in files else {}
+        broken = [name for name, values in state.items() if values.dtype.kind == "f" and not np.isfinite(values).all()]
+        if broken:
+            raise ValueError(f"{some(broken)} of {STATE_FILE} hold values that are not finite")
+        return cls(**texts, state=state)
 
 
 def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any]:

@@ -18,8 +18,8 @@ MARKER = "crowdprism_escaped"
 BLANK = r"[\s\x00-\x20\x7f-\xa0\u200b-\u200f\u2028\u2029\u2060\ufeff]"
 FORMULA = rf"^'*{BLANK}*[=+\-@\uff1d\uff0b\uff0d\uff20]"
 NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
-# Other programs also split at semicolons, tabs and bars, and some end lines at characters that we do not.
-SPLITS = r"[\",;\t|\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|^\s|\s$"
+# Characters for which a cell is enclosed in double quotes; some programs end lines at more of them than we do.
+SPLITS = r"[\",\t\r\n\x0b\x0c\x1c-\x1e\x85\u2028\u2029]|^\s|\s$"
 _FORMULA, _NUMBER, _SPLITS = re.compile(FORMULA), re.compile(NUMBER, re.ASCII), re.compile(SPLITS)
 
 
@@ -91,5 +91,17 @@ def frame_as_written(frame: pl.DataFrame) -> pl.DataFrame:
     header = list(frame.row(0)) if frame.height else []
     if MARKER not in header:
         return frame
-    kept = frame.drop(frame.columns[header.index(MARKER)])
-    return kept.with_columns(pl.all().str.replace(f"^'({FORMULA.removeprefix('^')})", "$1"))
+    return without_quotes(frame.drop(frame.columns[header.index(MARKER)]))
+
+
+def columns_as_written(frame: pl.DataFrame) -> pl.DataFrame:
+    """A table with named columns, without what `inert` added."""
+    if MARKER not in frame.columns:
+        return frame
+    plain = without_quotes(frame.drop(MARKER))
+    return plain.rename({name: as_written(name) for name in plain.columns})
+
+
+def without_quotes(frame: pl.DataFrame) -> pl.DataFrame:
+    """Undo `inert` in every cell of text."""
+    return frame.with_columns(pl.col(pl.String).str.replace(f"^'({FORMULA.removeprefix('^')})", "$1"))

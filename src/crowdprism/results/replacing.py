@@ -88,7 +88,7 @@ def require_outside(target: Path, inputs: Iterable[str | os.PathLike[str]]) -> N
 def make_folder(target: Path, on_exit: ExitStack) -> None:
     """Make the folder and those above it; those that are still empty at the end are removed again."""
     missing = [path for path in (target, *target.parents) if not path.exists()]
-    for path in missing:
+    for path in reversed(missing):
         on_exit.callback(remove_if_empty, path)
     try:
         target.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,196 @@
+"""Kill commands with SIGKILL, before every call that changes files and at random moments; `make torture` runs it.
+
+    python tests/torture/torture.py --moments 60
+
+After each kill the run folder must hold the old run or the new one, and the command repeated (with --resume where it
+left a state) must end with the same bits as one that was never killed, without leftovers. Every run is a fork of one
+interpreter that has imported everything, killed like any process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+import numpy as np
+from killing import killed_before
+
+import crowdprism as cp
+from crowdprism import classifiers, report  # noqa: F401  (imported before the forks)
+from crowdprism.cli import main
+from crowdprism.training.checkpoint import has_checkpoint
+
+AGGREGATE = ("aggregate", "labels.csv", "-o", "run", "--no-report")
+TRAIN = (
+    *("train", "labels.csv", "-x", "features.csv", "--network", "linear"),
+    *("-o", "run", "--no-report", "--epochs", "3"),
+)
+REPORT = ("report", "run", "labels.csv")
+SAME_BITS = ("labels.csv", "annotators.csv", "arrays.npz", "weights.safetensors")
+
+
+def make_inputs(folder: Path) -> None:
+    """Annotations and features of 40 items."""
+    draws = np.random.default_rng(0)
+    truth = np.arange(40) % 2
+    people = ("ann", "bob", "cy")
+    rows = [f"{i},{who},{'ny'[truth[i] ^ int(draws.random() < 0.2)]}" for i in range(40) for who in people]
+        f"{i},{who},{'ny'[truth[i] ^ int(draws.random() < 0.2)]}" for i in range(40) for who in ("ann", "bob", "cy")
+    ]
+    (folder / "labels.csv").write_text("\n".join(["item,annotator,label", *rows, ""]))
+    cells = [f"{i},{x:.3f},{y:.3f}" for i, (x, y) in enumerate(truth[:, None] * 3 + draws.normal(size=(40, 2)))]
+    (folder / "features.csv").write_text("\n".join(["item,x,y", *cells, ""]))
+
+
+def command(*words: str) -> Callable[[], None]:
+    """The command line as a function that prints nothing."""
+
+    def call() -> None:
+        silence = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(silence, 1)
+        os.dup2(silence, 2)
+        sys.argv = ["crowdprism", *words]
+        main()
+
+    return call
+
+
+def preload(*commands: tuple[str, ...]) -> None:
+    """Import what the commands import, so that no fork has to; the modules are found by running them in forks."""
+    with tempfile.TemporaryDirectory() as place:
+        make_inputs(Path(place))
+        os.chdir(place)
+        for words in commands:
+            reading, writing = os.pipe()
+            if os.fork() == 0:
+                try:
+                    command(*words)()
+                finally:
+                    with os.fdopen(writing, "w") as names:
+                        names.write("\n".join(name for name in sys.modules if "." not in name or "crowdprism" in name))
+                    os._exit(0)
+            os.close(writing)
+            with os.fdopen(reading) as names:
+                for name in names.read().split():
+                    with suppress(ImportError):
+                        import_module(name)
+            os.wait()
+        os.chdir("/")
+
+
+def finished(*words: str) -> None:
+    """Run a command to its end in a fork."""
+    assert not killed_before(-1, command(*words))
+
+
+def killed_after(seconds: float, work: Callable[[], object]) -> bool:
+    """Run work in a fork and kill it after a while; False if it had ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def bits(run: Path) -> dict[str, bytes]:
+    """The files of a run that the same command writes with the same bits."""
+    return {name: (run / name).read_bytes() for name in SAME_BITS if (run / name).exists()}
+
+
+def check(words: tuple[str, ...], expected: dict[str, bytes], methods: set[str]) -> None:
+    """After a kill in the current folder: a run is there, and the repeated command ends as if never killed."""
+    if methods:
+        assert cp.load("run").method in methods
+    elif Path("run/manifest.json").exists():
+        cp.load("run")
+    assert Path("run/mine.txt").read_text() == "kept" if methods else True
+    resumable = words[0] == "train" and has_checkpoint(Path("run.checkpoint"))
+    finished(*words, *(["--resume"] if resumable else []))
+    assert bits(Path("run")) == expected, "the repeated command gave other bits"
+    hidden = [str(path) for path in Path().rglob(".*")]
+    assert not hidden, f"leftovers: {hidden}"
+    assert not Path("run.checkpoint").exists()
+
+
+def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: int) -> tuple[int, int]:
+    """Kill a command over an earlier run (or none) before every call, and at random moments; count the kills."""
+    with tempfile.TemporaryDirectory() as place:
+        start = Path(place) / "start"
+        start.mkdir()
+        make_inputs(start)
+        os.chdir(start)
+        methods: set[str] = set()
+        if before is not None:
+            finished(*before)
+            methods = {cp.load("run").method}
+            Path("run/mine.txt").write_text("kept")
+        whole = Path(shutil.copytree(start, Path(place) / "whole"))
+        os.chdir(whole)
+        begun = time.monotonic()
+        finished(*words)
+        took = time.monotonic() - begun
+        expected = bits(Path("run"))
+        methods |= {cp.load("run").method} if methods else set()
+
+        def fresh_start() -> None:
+            os.chdir(place)
+            shutil.rmtree(Path(place) / "work", ignore_errors=True)
+            os.chdir(shutil.copytree(start, Path(place) / "work"))
+
+        n_calls = 0
+        while True:
+            fresh_start()
+            if not killed_before(n_calls + 1, command(*words)):
+                break
+            check(words, expected, methods)
+            n_calls += 1
+        n_killed = 0
+        moments = random.Random(0)
+        for _ in range(n_moments):
+            fresh_start()
+            n_killed += killed_after(moments.uniform(0, 1.1 * took), command(*words))
+            check(words, expected, methods)
+        os.chdir("/")
+        return n_calls, n_killed
+
+
+def run() -> None:
+    """Kill aggregate, train and report, over an earlier run and without one."""
+    options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    options.add_argument("--moments", type=int, default=60, help="random moments per case")
+    options.add_argument("--only", default="", help="part of the title of the cases to run")
+    given = options.parse_args()
+    preload(AGGREGATE, TRAIN, (*REPORT, "-o", "page.html"))
+    earlier = ("aggregate", "labels.csv", "-o", "run", "--no-report", "-m", "majority-vote")
+    untrained = (*TRAIN[:-1], "1", "-m", "nn-mv")
+    cases = [
+        ("aggregate into no folder", AGGREGATE, None),
+        ("aggregate over a run", AGGREGATE, earlier),
+        ("train into no folder", TRAIN, None),
+        ("train over a run", TRAIN, untrained),
+        ("report into a run", REPORT, earlier),
+    ]
+    for title, words, before in cases:
+        if given.only not in title:
+            continue
+        n_calls, n_killed = torture(words, before, given.moments)
+        print(f"{title}: {n_calls} kills before calls, {n_killed} at {given.moments} random moments", flush=True)
+
+
+if __name__ == "__main__":
+    run()
