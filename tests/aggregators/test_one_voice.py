@@ -111,9 +111,9 @@ def test_groups_are_given_by_name_in_any_order() -> None:
     [
         ("none", 'must be "auto", None or groups'),
         (["ann"], 'must be "auto", None or groups'),
-        ([["ann", "zoe", "yan"]], "2 names in dependence are not annotators: 'zoe', 'yan'"),
-        ([["ann", "bob"], ["bob", "cy"]], "1 annotators are in two groups of dependence: 'bob'"),
-        ([["ann", "ann"]], "needs two annotators or more"),
+        ([["ann", "zoe", "yan"]], "2 names given as one voice are not annotators: 'zoe', 'yan'"),
+        ([["ann", "bob"], ["bob", "cy"]], "1 annotators are given in two voices: 'bob'"),
+        ([["ann", "ann"]], "A voice needs two annotators or more"),
     ],
 )
 def test_groups_that_cannot_be_are_refused(groups: object, said: str) -> None:

@@ -29,8 +29,8 @@ def view_of(crowd: Any, log_class_probs: torch.Tensor, epoch: int = 0) -> EpochV
 
 def head_of(crowd: Any, confusions: torch.Tensor, **options: Any) -> ExpectationHead:
     votes = torch.full((len(crowd.truth), 3), 1 / 3)
-    chosen = {"epochs_per_round": 1, "smoothing": 0.0, "smallest": 1e-6} | options
-    return ExpectationHead(votes, torch.ones(len(votes), dtype=torch.bool), confusions, **chosen)
+    chosen: dict[str, Any] = {"epochs_per_round": 1, "smoothing": 0.0, "smallest": 1e-6} | options
+    return ExpectationHead(AggNet(**chosen), votes, torch.ones(len(votes), dtype=torch.bool), confusions)
 
 
 def test_one_round_equals_the_formulas_item_by_item(crowd: Any) -> None:

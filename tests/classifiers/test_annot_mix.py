@@ -20,7 +20,7 @@ SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}}
 
 def make_head(alpha: float = 1.0, n_annotators: int = 5) -> tuple[AnnotatorMixHead, torch.nn.Module]:
     network = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
-    head = AnnotatorMixHead(EmbeddingTap(network), n_annotators, 3, alpha=alpha, start_diagonal=0.9, seed=0, member=0)
+    head = AnnotatorMixHead(AnnotMix(alpha=alpha), EmbeddingTap(network), n_annotators, 3, seed=0, member=0)
     return head.eval(), network  # without dropout and batch statistics
 
 

@@ -13,10 +13,8 @@ from crowdprism.classifiers.crowdlayer import CrowdLayerHead
 
 
 def head(strength: float = 1e-5, scale: float = 2.0) -> CommonNoiseHead:
-    return CommonNoiseHead(
-        5, 3, 3, strength=strength, embedding=4, start_scale=scale, touch_rate=torch.ones(5),
-        generator=torch.Generator().manual_seed(0),
-    )  # fmt: skip
+    method = CoNAL(strength=strength, embedding=4, start_scale=scale)
+    return CommonNoiseHead(method, (5, 3, 3), touch_rate=torch.ones(5), generator=torch.Generator().manual_seed(0))
 
 
 def test_while_common_and_individual_noise_agree_the_gate_does_not_matter(crowd: Any) -> None:

@@ -22,6 +22,7 @@ from crowdprism.classifiers.posterior import (
     mean_log_likelihood,
     posterior,
 )
+from crowdprism.errors import InvalidParameterError
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crowds import quick, small
@@ -144,3 +145,33 @@ def test_noise_between_two_classes_nobody_can_tell_apart_changes_no_order() -> N
     blurred[:, 1:] = blurred[:, 1:].mean(axis=1, keepdims=True)
     probs = np.eye(3)[problem.truth]
     assert not examine_alignment(probs, blurred, problem.annotations).permuted
+
+
+def test_annotators_of_one_voice_count_once_in_the_label_posterior() -> None:
+    problem = small()
+    a = problem.annotations
+    model = quick(dependence=[[0, 1]], temper=1.0).fit(problem.X, a)
+    assert model.result_.voices == ((0, 1),)
+    assert "answer as one" in model.result_.warnings[-1]
+    log = np.log(np.maximum(model.predict_proba(problem.X), SMALLEST))
+    for i in range(a.n_items):
+        rows = np.flatnonzero(a.item == i)
+        of_voice = np.isin(a.annotator[rows], (0, 1))
+        for row, together in zip(rows, of_voice, strict=True):
+            share = 1 / of_voice.sum() if together else 1.0
+            log[i] += share * np.log(model.confusions_[a.annotator[row], :, a.label[row]])
+    slow = np.exp(log - log.max(axis=1, keepdims=True))
+    assert np.allclose(model.label_posterior(problem.X, a), slow / slow.sum(axis=1, keepdims=True), atol=1e-5)
+
+
+def test_independent_annotators_of_a_classifier_have_no_voices() -> None:
+    problem = small()
+    found, plain = (quick(dependence=wanted).fit(problem.X, problem.annotations) for wanted in ("auto", None))
+    assert found.result_.voices == ()
+    assert np.array_equal(found.result_.class_probabilities, plain.result_.class_probabilities)
+
+
+def test_an_unknown_name_of_a_voice_is_an_error_before_training() -> None:
+    problem = small()
+    with pytest.raises(InvalidParameterError, match="'zoe'"):
+        quick(dependence=[[0, "zoe"]], callbacks=[lambda _: pytest.fail("trained")]).fit(problem.X, problem.annotations)

@@ -13,8 +13,8 @@ from crowdprism.classifiers.tracereg import TraceHead
 
 
 def head(**options: Any) -> TraceHead:
-    chosen = {"strength": 0.1, "reduction": "mean", "positive": "softplus", "vote_epochs": 0} | options
-    return TraceHead(5, 3, touch_rate=torch.ones(5), **chosen)
+    chosen: dict[str, Any] = {"strength": 0.1, "reduction": "mean", "positive": "softplus", "vote_epochs": 0} | options
+    return TraceHead(TraceReg(**chosen), 5, 3, touch_rate=torch.ones(5))
 
 
 def test_the_mean_trace_falls_as_its_weight_grows(crowd: Any) -> None:

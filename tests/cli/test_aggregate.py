@@ -8,6 +8,7 @@ import json
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from crowdprism.cli import BAD_INPUT
@@ -85,3 +86,54 @@ def test_aggregate_leaves_result_tables_report_and_log(crowd_folder: Path, hosti
 def test_no_report_leaves_it_out(crowd_folder: Path, run) -> None:
     assert run("aggregate", "labels.csv", "-o", "run", "--no-report")[0] == 0
     assert not (crowd_folder / "run" / "report.html").exists()
+
+
+@pytest.fixture
+def copied_csv(tmp_path: Path) -> Path:
+    """Three judges who are right in four of five cases, and four copies of a worse one; names are numbers."""
+    random = np.random.default_rng(0)
+    truth = random.integers(2, size=300)
+    wrong = random.random((300, 4)) < (0.2, 0.2, 0.2, 0.4)
+    table = truth[:, None] ^ wrong[:, [0, 1, 2, 3, 3, 3, 3]]
+    rows = ["item,annotator,label"]
+    rows += [
+        f"{item},{who},{'yn'[label]}" for item, line in enumerate(table) for who, label in enumerate(line, start=1)
+    ]
+    path = tmp_path / "copied.csv"
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def test_copies_are_counted_once_and_the_screen_says_so(run, copied_csv: Path) -> None:
+    outcome = run("aggregate", copied_csv, "--json")
+    assert json.loads(outcome.out)["voices"] == [[4, 5, 6, 7]]
+    said = "4, 5, 6 and 7 answer as one and are counted once: 7 annotators are 4 independent voices."
+    assert said in " ".join(outcome.err.split())
+
+
+def test_every_annotator_counts_where_nobody_depends_on_another(run, copied_csv: Path) -> None:
+    outcome = run("aggregate", copied_csv, "--dependence", "none", "--json")
+    assert json.loads(outcome.out)["voices"] == []
+    assert "answer as one" not in outcome.err
+
+
+def test_voices_can_be_named(run, copied_csv: Path) -> None:
+    words = ("--one-voice", "4,5", "--one-voice", "6, 7", "-m", "majority-vote")
+    record = json.loads(run("aggregate", copied_csv, *words, "--json").out)
+    assert record["voices"] == [[4, 5], [6, 7]]
+    assert "7 annotators are 5 independent voices" in record["warnings"][0]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--one-voice", "4,9"), "--one-voice: 1 names given as one voice are not annotators: '9'"),
+        (("--one-voice", "4,5", "--dependence", "none"), "contradict each other"),
+        (("--dependence", "no"), "takes auto or none, not 'no'"),
+        (("-m", "glad", "--dependence", "none"), "glad counts every annotator"),
+    ],
+)
+def test_impossible_voices_are_explained(run, copied_csv: Path, words: tuple[str, ...], told: str) -> None:
+    outcome = run("aggregate", copied_csv, *words)
+    assert outcome.code == BAD_INPUT
+    assert told in " ".join(outcome.err.split())

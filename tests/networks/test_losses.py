@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.nn import functional
 
-from crowdprism.networks import coupled_cross_entropy, joint_cross_entropy, log_columns
+from crowdprism.networks import coupled_cross_entropy, joint_cross_entropy, log_columns, losses
 
 N_ITEMS, N_ANNOTATORS, N_CLASSES = 9, 6, 4
 
@@ -128,3 +128,25 @@ def test_columns_of_many_classes_equal_plain_indexing_with_gradient() -> None:
         columns.square().sum().backward()
         found.append((columns.detach(), table.grad))
     assert all(torch.equal(first, second) for first, second in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("n_annotations", [100, 2 * losses.PARALLEL_FROM // N_CLASSES])
+def test_two_threads_add_up_the_gradient_of_columns_in_the_same_order_each_time(n_annotations: int) -> None:
+    generator = torch.Generator().manual_seed(0)
+    annotator = torch.randint(N_ANNOTATORS, (n_annotations,), generator=generator)
+    label = torch.randint(N_CLASSES, (n_annotations,), generator=generator)
+    weight = torch.randn(n_annotations, N_CLASSES, generator=generator)
+    start = torch.randn(N_ANNOTATORS, N_CLASSES, N_CLASSES, generator=generator)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    found = []
+    for _ in range(20):
+        table = start.clone().requires_grad_()
+        log_columns(table, annotator, label).backward(weight)
+        found.append(table.grad)
+    torch.set_num_threads(before)
+    assert all(torch.equal(found[0], other) for other in found)
+    exact = torch.zeros(start.shape, dtype=torch.float64)
+    place = (annotator[:, None], torch.arange(N_CLASSES), label[:, None])
+    exact.index_put_(place, weight.double(), accumulate=True)
+    assert torch.allclose(found[0].double(), exact, atol=1e-3)

@@ -46,8 +46,6 @@ def make_inputs(folder: Path) -> None:
     truth = np.arange(40) % 2
     people = ("ann", "bob", "cy")
     rows = [f"{i},{who},{'ny'[truth[i] ^ int(draws.random() < 0.2)]}" for i in range(40) for who in people]
-        f"{i},{who},{'ny'[truth[i] ^ int(draws.random() < 0.2)]}" for i in range(40) for who in ("ann", "bob", "cy")
-    ]
     (folder / "labels.csv").write_text("\n".join(["item,annotator,label", *rows, ""]))
     cells = [f"{i},{x:.3f},{y:.3f}" for i, (x, y) in enumerate(truth[:, None] * 3 + draws.normal(size=(40, 2)))]
     (folder / "features.csv").write_text("\n".join(["item,x,y", *cells, ""]))

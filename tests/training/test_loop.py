@@ -37,6 +37,7 @@ from crowdprism.training import (
     Trainer,
     TrainingSettings,
 )
+from crowdprism.training import settings as settings_module
 
 N_ITEMS, N_CLASSES, N_ANNOTATORS = 40, 3, 4
 
@@ -307,6 +308,18 @@ def test_the_number_of_threads_is_recorded_and_restored() -> None:
     finally:
         torch.set_num_threads(before)
     assert outcome.threads == records[0].threads == 1  # the network is small
+
+
+def test_the_same_number_of_threads_gives_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(settings_module, "WORK_PER_THREAD", 1)  # a small network, on all threads nevertheless
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        first, second = make_trainer(epochs=2), make_trainer(epochs=2)
+        assert first.run().threads == second.run().threads == 2
+    finally:
+        torch.set_num_threads(before)
+    assert same(weights(first), weights(second))
 
 
 FORKED = """

@@ -73,23 +73,25 @@ def test_an_unknown_device_is_refused() -> None:
 )
 def test_multiply_adds_are_those_of_products_and_convolutions(name: str, shape: tuple[int, ...], expected: int) -> None:
     network = build_network(name, shape, 3, generator=torch.Generator()).train()
-    assert multiply_adds(network, torch.zeros(2, *shape)) == 2 * expected
+    assert multiply_adds(network, shape, CPU) == expected
     assert network.training
 
 
 def test_counting_leaves_running_statistics_and_random_streams_alone() -> None:
     network = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout(0.5), nn.Linear(3, 2)).train()
     before, state = torch.get_rng_state(), {name: tensor.clone() for name, tensor in network.state_dict().items()}
-    multiply_adds(network, torch.ones(2, 3))
+    multiply_adds(network, (3,), CPU)
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(tensor, state[name]) for name, tensor in network.state_dict().items())
 
 
 def test_small_work_takes_one_thread_and_large_work_what_the_user_allows(two_threads: None) -> None:
-    assert choose_threads(0, CPU) == choose_threads(2 * WORK_PER_THREAD - 1, CPU) == 1
-    assert choose_threads(2 * WORK_PER_THREAD, CPU) == choose_threads(100 * WORK_PER_THREAD, CPU) == 2
+    network = nn.Linear(2**10, 2**8)  # 2^18 multiply-adds an item
+    enough = 2 * WORK_PER_THREAD // 2**18
+    assert choose_threads(network, (2**10,), 1) == choose_threads(network, (2**10,), enough - 1) == 1
+    assert choose_threads(network, (2**10,), enough) == choose_threads(network, (2**10,), 100 * enough) == 2
     torch.set_num_threads(1)
-    assert choose_threads(100 * WORK_PER_THREAD, CPU) == 1
+    assert choose_threads(network, (2**10,), 100 * enough) == 1
 
 
 def test_threads_are_limited_within_the_block_only(two_threads: None) -> None:

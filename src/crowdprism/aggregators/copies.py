@@ -27,6 +27,7 @@ from crowdprism.aggregators.one_voice import (
     hand_back,
     join_names,
     merge,
+    named,
 )
 from crowdprism.aggregators.voice_choice import (
     SMALLEST,
@@ -71,24 +72,35 @@ def count_once(
     use_gold
         Whether gold may speak against a voice: where fewer gold items were right with it.
     """
-    if dependence is None:
-        return fit(annotations)
-    if isinstance(dependence, str) and dependence == "auto":
-        found = find_voices(annotations, use_gold=use_gold)
-    else:
-        found = Found(tuple(given_groups(dependence, annotations)))
+    found = voices_of(annotations, dependence, use_gold=use_gold)
     if not found.voices:
         result = fit(annotations)
     else:
         merged = merge(annotations, found.voices)
         result = hand_back(fit(merged.annotations), annotations, found.voices, merged)
-        result = replace(result, warnings=(*result.warnings, describe_voices(result.voices, result.n_annotators)))
-    notes = tuple(
-        f"{join_names(annotations.annotators[group].tolist())} agree more than independent annotators would, but less "
-        "than copies do. They are not counted as one."
-        for group in found.looser
-    )
+    notes = describe_found(annotations, found)
     return replace(result, warnings=(*result.warnings, *notes)) if notes else result
+
+
+def voices_of(annotations: Annotations, dependence: Dependence, *, use_gold: bool = False) -> Found:
+    """The groups to count once, by what the user wants of `dependence`."""
+    if dependence is None:
+        return Found()
+    if isinstance(dependence, str) and dependence == "auto":
+        return find_voices(annotations, use_gold=use_gold)
+    return Found(tuple(given_groups(dependence, annotations)))
+
+
+def describe_found(annotations: Annotations, found: Found) -> tuple[str, ...]:
+    """Sentences for the user: who is counted once, and who agrees too much without being counted once."""
+    names = named(annotations, found.voices)
+    notes = [describe_voices(names, annotations.n_annotators)] if names else []
+    notes += [
+        f"{join_names(group)} agree more than independent annotators would, but less than copies do. They are not "
+        "counted as one."
+        for group in named(annotations, found.looser)
+    ]
+    return tuple(notes)
 
 
 def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:

@@ -141,8 +141,12 @@ def hand_back(result: FitResult, annotations: Annotations, groups: Sequence[Grou
         parts["skills"] = np.array(result.skills)
         for group in groups:
             parts["skills"][group] = result.skills[group[0]]
-    voices = tuple(tuple(annotations.annotators[group].tolist()) for group in groups)
-    return replace(result, voices=voices, **parts)
+    return replace(result, voices=named(annotations, groups), **parts)
+
+
+def named(annotations: Annotations, groups: Sequence[Group]) -> tuple[tuple[Any, ...], ...]:
+    """Groups by the names of annotators."""
+    return tuple(tuple(annotations.annotators[group].tolist()) for group in groups)
 
 
 def label_shares(annotations: Annotations, voices: Sequence[Sequence[Any]]) -> FloatArray:
@@ -179,7 +183,7 @@ def given_groups(groups: Any, annotations: Annotations) -> list[Group]:
         unknown = [name for name, at in zip(names, place, strict=True) if at < 0]
         if unknown:
             raise InvalidParameterError(
-                f"{len(unknown)} names in dependence are not annotators: {some(unknown)}. "
+                f"{len(unknown)} names given as one voice are not annotators: {some(unknown)}. "
                 f"Annotators are {some(annotations.annotators.tolist())}.",
                 parameter="dependence",
             )
@@ -187,12 +191,12 @@ def given_groups(groups: Any, annotations: Annotations) -> list[Group]:
         twice = annotations.annotators[[at for at in members if at in seen]].tolist()
         if twice:
             raise InvalidParameterError(
-                f"{len(twice)} annotators are in two groups of dependence: {some(twice)}. Join the groups.",
+                f"{len(twice)} annotators are given in two voices: {some(twice)}. Join the groups.",
                 parameter="dependence",
             )
         if len(members) < 2:
             raise InvalidParameterError(
-                f"A group of dependence needs two annotators or more, not {list(names)!r}.", parameter="dependence"
+                f"A voice needs two annotators or more, not {list(names)!r}.", parameter="dependence"
             )
         seen.update(members.tolist())
         found.append(members.astype(np.int64))

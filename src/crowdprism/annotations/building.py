@@ -300,8 +300,9 @@ def gold_by_item(items: Any, gold: Any) -> dict[Any, Any]:
     rows = np.flatnonzero(known)
     if not len(rows):
         return {}
-    names, item = encode(rows_of(as_column(items), rows))
-    classes, label = encode(rows_of(gold, rows))
+    items, gold = rows_of(as_column(items), rows), rows_of(gold, rows)
+    checks.require([checks.check_hashable(items, "item"), checks.check_hashable(gold, "gold label")])
+    (names, item), (classes, label) = encode(items), encode(gold)
     first = np.zeros(len(names), dtype=np.int64)
     first[item[::-1]] = np.arange(len(item))[::-1]
     differs = np.flatnonzero(label != label[first[item]])

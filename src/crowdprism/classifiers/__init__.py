@@ -4,12 +4,8 @@ How to add a method
 -------------------
 A method is one file with a subclass of `CrowdClassifier` and one line in `crowdprism.classifiers.CLASSIFIERS`.
 
-1. Write a **crowd head**, a subclass of `crowdprism.networks.CrowdHead` (a torch module).
-   `loss(log_class_probs, batch)` returns the *sum* of the loss over the annotations of a `crowdprism.networks.Batch`;
-   `confusions()` returns (annotator, true class, given label) with rows that sum to one, or None. The docstrings of
-   `CrowdHead` describe the rest: the denominator of the mean (`count`), regularisers (`penalties`), EM steps
-   (`end_epoch`), other hooks, and which items are trained on (`visited`). What a head keeps between epochs goes into
-   registered buffers, so that checkpoints carry it. A parameter with one row per annotator is best held in a
+1. Write a **crowd head**, a subclass of `crowdprism.networks.CrowdHead` (a torch module) with `loss`, `confusions` and
+   the hooks that its docstrings describe. A parameter with one row per annotator is best held in a
    `crowdprism.networks.RowTable`: large tables are then updated only where a batch touches them.
    `make_annotator_layer` gives ready confusion matrices.
 
@@ -66,31 +62,22 @@ CLASSIFIERS: dict[str, tuple[type[CrowdClassifier], Mapping[str, Any]]] = {
 
 # Other names that papers and libraries use, in lower case with hyphens.
 ALIASES: dict[str, str] = {
-    "ccem": "geocrowdnet",
-    "geocrowdnet(lambda=0)": "geocrowdnet",
-    "geocrowdnet(f)": "geocrowdnet-f",
-    "geocrowdnet(w)": "geocrowdnet-w",
-    "georeg-f": "geocrowdnet-f",
-    "georeg-w": "geocrowdnet-w",
+    **dict.fromkeys(("ccem", "geocrowdnet(lambda=0)"), "geocrowdnet"),
+    **dict.fromkeys(("geocrowdnet(f)", "georeg-f"), "geocrowdnet-f"),
+    **dict.fromkeys(("geocrowdnet(w)", "georeg-w"), "geocrowdnet-w"),
+    **dict.fromkeys(("unionnet", "union-net", "union-net-b"), "unionnet-b"),
+    **dict.fromkeys(("dn", "doctor-net"), "doctornet"),
+    **dict.fromkeys(("majority-vote", "mv"), "nn-mv"),
+    **dict.fromkeys(("nn-ds", "dawid-skene"), "nn-dsem"),
     "crowd-layer": "crowdlayer",
     "trace-reg": "tracereg",
-    "unionnet": "unionnet-b",
-    "union-net": "unionnet-b",
     "union-net-a": "unionnet-a",
-    "union-net-b": "unionnet-b",
     "maxmig": "max-mig",
-    "dn": "doctornet",
-    "doctor-net": "doctornet",
     "wdn": "doctornet-weighted",
-    "majority-vote": "nn-mv",
-    "mv": "nn-mv",
-    "nn-ds": "nn-dsem",
-    "dawid-skene": "nn-dsem",
     "learning-from-crowds": "raykar",
     "coin-net": "coinnet",
     "annotmix": "annot-mix",
 }
-
 
 load_classifier = CrowdClassifier.load
 

@@ -7,7 +7,6 @@ in breast cancer histology images", IEEE TMI 2016; for several classes as in Rod
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -20,26 +19,16 @@ from crowdprism.classifiers.starting_values import vote_targets
 from crowdprism.networks import EpochView
 from crowdprism.networks.heads import TargetHead
 from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Real, Whole
 
 
 class ExpectationHead(TargetHead):
     """Targets are the posterior of the true class given features and labels, renewed every few epochs."""
 
-    def __init__(
-        self,
-        votes: Tensor,
-        used: Tensor,
-        confusions: Tensor,
-        *,
-        epochs_per_round: int,
-        smoothing: float,
-        smallest: float,
-    ) -> None:
+    def __init__(self, method: AggNet, votes: Tensor, used: Tensor, confusions: Tensor) -> None:
         super().__init__(votes, used=used, confusions=confusions)
-        self.epochs_per_round = epochs_per_round
-        self.smoothing = smoothing
-        self.smallest = smallest
+        self.epochs_per_round = method.epochs_per_round
+        self.smoothing, self.smallest = method.smoothing, method.smallest
 
     def end_epoch(self, view: EpochView) -> None:
         if (view.epoch + 1) % self.epochs_per_round == 0:
@@ -50,17 +39,15 @@ class ExpectationHead(TargetHead):
         """q_n[k] ∝ f_k(x_n) Π_m C_m[k, label], with f kept above `smallest` so that labels are always heard."""
         assert self.known_confusions is not None
         log_prior = view.log_class_probs.clamp_min(math.log(self.smallest))
-        log_targets = log_posterior(
-            log_prior, self.known_confusions, view.item, view.annotator, view.label, view.weight, smallest=self.smallest
-        )
+        given = view.item, view.annotator, view.label, view.weight
+        log_targets = log_posterior(log_prior, self.known_confusions, *given, smallest=self.smallest)
         self.targets.copy_(log_targets.exp())
 
     def _m_step(self, view: EpochView) -> None:
         """C_m[k, l] = (smoothing + Σ_n q_n[k] 1[label l]) / (the same, summed over l)."""
         assert self.known_confusions is not None
-        counts = expected_counts(
-            self.targets, view.item, view.annotator, view.label, view.weight, len(self.known_confusions)
-        )
+        given = view.item, view.annotator, view.label, view.weight
+        counts = expected_counts(self.targets, *given, len(self.known_confusions))
         self.known_confusions.copy_(counted_confusions(counts, self.smoothing))
 
 
@@ -75,12 +62,12 @@ class AggNet(CrowdClassifier):
     smoothing
         Added to each count of an annotator's confusion; the comparison of Rodrigues and Pereira has 1.
     smallest
-        Class probabilities below this are taken as this when combined with labels: an overconfident network must not
-        silence the annotators. The authors' code has 1e-3.
+        Class probabilities are at least this when combined with labels, so that annotators are heard; 1e-3 in the
+        authors' code.
     """
 
     name: ClassVar[str] = "aggnet"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "epochs_per_round": Whole(1),
         "smoothing": Real(0),
         "smallest": Real(0, 1, above=True, below=True),
@@ -96,14 +83,7 @@ class AggNet(CrowdClassifier):
         item, annotator, label = (torch.from_numpy(codes) for codes in (flat.item, flat.annotator, flat.label))
         weight = None if flat.weight is None else torch.from_numpy(flat.weight.copy())
         counts = expected_counts(votes, item, annotator, label, weight, problem.n_annotators)
-        return ExpectationHead(
-            votes,
-            used,
-            counted_confusions(counts, self.smoothing),
-            epochs_per_round=self.epochs_per_round,
-            smoothing=self.smoothing,
-            smallest=self.smallest,
-        )
+        return ExpectationHead(self, votes, used, counted_confusions(counts, self.smoothing))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -116,8 +96,7 @@ class Raykar(AggNet):
     Parameters
     ----------
     epochs_per_round
-        Passes over the items between two E-steps. The paper takes Newton steps to the end; a few passes that start
-        from the last weights reach the same point over the rounds (generalised EM).
+        Passes over the items between two E-steps (generalised EM); the paper takes Newton steps to the end.
     smoothing
         Pseudo-count of each confusion entry, the Beta prior of the paper; which has 0 where no prior is stated.
     smallest

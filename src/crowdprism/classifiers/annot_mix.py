@@ -6,7 +6,6 @@ extension", ECAI 2024.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -22,7 +21,7 @@ from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable
 from crowdprism.networks.annotator_layer import diagonal_logit
 from crowdprism.networks.backbones import set_generator
 from crowdprism.networks.build import EmbeddingTap, seeded
-from crowdprism.parameters import PROBABILITY, Allowed, Real
+from crowdprism.parameters import PROBABILITY, Real
 from crowdprism.seeding import torch_stream
 
 WIDTH = 128  # of the annotators' and items' parts of the confusion network, as in the paper
@@ -38,20 +37,10 @@ class AnnotatorMixHead(CrowdHead):
     """
 
     def __init__(
-        self,
-        tap: EmbeddingTap,
-        n_annotators: int,
-        n_classes: int,
-        *,
-        alpha: float,
-        start_diagonal: float,
-        seed: int,
-        member: int,
+        self, method: AnnotMix, tap: EmbeddingTap, n_annotators: int, n_classes: int, *, seed: int, member: int
     ) -> None:
         super().__init__()
-        self.tap = tap
-        self.alpha = alpha
-        self.n_classes = n_classes
+        self.tap, self.alpha, self.n_classes = tap, method.alpha, n_classes
         self.seed, self.member = seed, member
         generator = torch_stream(seed, "confusions", member)
         annotators = seeded(lambda: nn.Linear(n_annotators, WIDTH), generator)  # on one-hot annotators; kept as rows
@@ -68,7 +57,7 @@ class AnnotatorMixHead(CrowdHead):
             generator,
         )
         with torch.no_grad():
-            start = diagonal_logit(start_diagonal, n_classes) * torch.eye(n_classes)
+            start = diagonal_logit(method.start_diagonal, n_classes) * torch.eye(n_classes)
             self.mixer[-1].bias.copy_(start.flatten())  # type: ignore[index]
         self.mean_embedding: Tensor
         self.register_buffer("mean_embedding", torch.zeros(tap.width))
@@ -83,8 +72,7 @@ class AnnotatorMixHead(CrowdHead):
         """Make one row per annotation and mix each with another: features, annotators and labels by the same share."""
         if not self.alpha or len(batch.label) < 2:
             return batch
-        n = len(batch.label)
-        device = batch.features.device
+        n, device = len(batch.label), batch.features.device
         share = torch.from_numpy(random.beta(self.alpha, self.alpha, size=n)).float().to(device)
         partner = torch.from_numpy(random.permutation(n)).to(device)
         features = batch.features.index_select(0, batch.item)
@@ -104,14 +92,16 @@ class AnnotatorMixHead(CrowdHead):
         """(rows, WIDTH) annotators and (rows, width) embeddings -> (rows, true class, given label)."""
         joined = torch.cat([annotator, self.of_item(embedding)], dim=1)
         for part in self.mixer.children():
-            alone = isinstance(part, nn.BatchNorm1d) and len(joined) < 2  # a lone row has no variance: use past ones
-            joined = _with_past_statistics(part, joined) if alone else part(joined)
+            if isinstance(part, nn.BatchNorm1d) and len(joined) < 2:  # a lone row has no variance: use past ones
+                past = (part.running_mean, part.running_var, part.weight, part.bias)
+                joined = functional.batch_norm(joined, *past, False, 0.0, part.eps)
+            else:
+                joined = part(joined)
         return torch.log_softmax(joined.view(-1, self.n_classes, self.n_classes), dim=-1)
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
-        embedding = self.tap.value
-        assert embedding is not None
-        embedding = embedding.detach().float()
+        assert self.tap.value is not None
+        embedding = self.tap.value.detach().float()
         if not len(batch.label):
             return 0.0 * log_class_probs.sum()
         self.mean_embedding.lerp_(embedding.mean(dim=0), 1 - EMBEDDING_MEMORY)
@@ -135,21 +125,10 @@ class AnnotatorMixHead(CrowdHead):
         """Of the average item: what each annotator does at the mean embedding."""
         was_training = self.training
         self.eval()
-        rows = self.of_annotator.values
-        step = max(1, CONFUSION_CHUNK // self.n_classes**2)
-        parts = [
-            self.log_confusions_of(chunk, self.mean_embedding.expand(len(chunk), -1)).exp()
-            for chunk in torch.split(rows, step)
-        ]
+        chunks = torch.split(self.of_annotator.values, max(1, CONFUSION_CHUNK // self.n_classes**2))
+        parts = [self.log_confusions_of(rows, self.mean_embedding.expand(len(rows), -1)).exp() for rows in chunks]
         self.train(was_training)
         return torch.cat(parts)
-
-
-def _with_past_statistics(norm: nn.Module, inputs: Tensor) -> Tensor:
-    assert isinstance(norm, nn.BatchNorm1d)
-    return functional.batch_norm(
-        inputs, norm.running_mean, norm.running_var, norm.weight, norm.bias, False, 0.0, norm.eps
-    )
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -163,12 +142,10 @@ class AnnotMix(CrowdClassifier):
     start_diagonal
         Probability of a right label at the start; the paper has 0.9.
     **training
-        Parameters of `CrowdClassifier`. As in the paper (LabelMe, Music) the defaults are RAdam at 0.01, 50 epochs,
-        cosine, weight decay 1e-4 for the classifier (0 for Music) and 0 for annotators; batches of 64 there. The
-        network is the common default, so that methods can be compared; the paper's, for Music, is `network="mlp",
-        network_options={"hidden": (256, 128), "batch_norm": True}`, with which it has 73.7 instead of 71.3 %. This
-        optimiser relies on augmentation (random crops there): on fixed features of images give `input_noise=1.0`
-        (LabelMe 81.5 -> 86.1 %).
+        Parameters of `CrowdClassifier`; RAdam and its rates are the paper's (weight decay 0 for Music, batches of 64).
+        The paper's network for Music is `network="mlp", network_options={"hidden": (256, 128), "batch_norm": True}`:
+        73.7 instead of 71.3 %. On fixed features of images `input_noise=1.0` takes the place of the paper's random
+        crops (LabelMe 81.5 -> 86.1 %).
 
     Notes
     -----
@@ -177,7 +154,7 @@ class AnnotMix(CrowdClassifier):
 
     name: ClassVar[str] = "annot-mix"
     rate_ratio: ClassVar[float] = 1.0  # the confusions are a network too
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"alpha": Real(0), "start_diagonal": PROBABILITY}
+    _allowed: ClassVar = {"alpha": Real(0), "start_diagonal": PROBABILITY}
 
     alpha: float = 1.0
     start_diagonal: float = 0.9
@@ -192,15 +169,8 @@ class AnnotMix(CrowdClassifier):
             )
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
-        return AnnotatorMixHead(
-            EmbeddingTap(network),
-            problem.n_annotators,
-            problem.n_classes,
-            alpha=self.alpha,
-            start_diagonal=self.start_diagonal,
-            seed=problem.seed,
-            member=problem.member,
-        )
+        sizes = problem.n_annotators, problem.n_classes
+        return AnnotatorMixHead(self, EmbeddingTap(network), *sizes, seed=problem.seed, member=problem.member)
 
     def _after_training(self, run: Run) -> None:
         assert isinstance(run.head, AnnotatorMixHead)

@@ -19,6 +19,8 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
+from crowdprism.aggregators.copies import Dependence, describe_found, voices_of
+from crowdprism.aggregators.one_voice import given_groups, label_shares, named
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
 from crowdprism.classifiers import fitting, inputs, posterior, storage, together
@@ -59,6 +61,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         Scale features (per feature; images per channel) by mean and standard deviation of the training items.
     input_noise, shift, flip, mixup
         As in `crowdprism.training.Augmentation`. An input noise of `"auto"` is chosen as weight decay is.
+    dependence
+        Who is counted once in `label_posterior`, as in `crowdprism.aggregators.DawidSkene`.
     n_heads
         Number of networks trained from different seeds and averaged; small ones are trained together.
     device, precision, compile, n_workers
@@ -125,6 +129,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     shift: int = 0
     flip: bool = False
     mixup: float = 0.0
+    dependence: Dependence = "auto"
     n_heads: int = 1
     device: str = "auto"
     precision: str = "float32"
@@ -229,6 +234,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self.check_params()
         prepared = fitting.prepare(self, X, y, **given)
         self._check_parameters(prepared.problem)
+        if self.dependence not in ("auto", None):
+            given_groups(self.dependence, prepared.annotations)  # an unknown name is an error before training
         advice = tuple(self._advice(prepared.problem))
         for message in advice:
             warnings.warn(message, CrowdprismWarning, stacklevel=3)
@@ -275,6 +282,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def _make_result(self, prepared: Prepared, class_probs: NDArray[np.float64], *, warned: tuple[str, ...]) -> None:
         annotations = prepared.annotations
         self.classes_: NameArray = annotations.classes
+        confusions = posterior.mean_confusions(self.predictor_.members)
+        found = voices_of(annotations, self.dependence if confusions is not None else None)
         self.result_ = FitResult(
             method=self._method_name(prepared.problem),
             parameters=self.get_params(),
@@ -282,12 +291,13 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
             annotators=annotations.annotators,
             classes=annotations.classes,
             class_probabilities=class_probs,
-            confusions=posterior.mean_confusions(self.predictor_.members),
+            confusions=confusions,
             class_prior=class_probs.mean(axis=0),
             labels_per_annotator=annotations.labels_per_annotator,
             history=self.histories_[0],
             seed=prepared.problem.seed,
-            warnings=warned,
+            warnings=(*warned, *describe_found(annotations, found)),
+            voices=named(annotations, found.voices),
             annotations=annotations,
             uses_features=True,
         )
@@ -324,7 +334,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Most probable class of each item, by name; ties go to the class that comes first."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+        best = self.predict_proba(X).argmax(axis=1)  # raises first where the model is not fitted
+        return np.asarray(self.classes_[best])
 
     def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
         """Accuracy where y holds true classes (1-D); `annotation_score`, also in `GridSearchCV`, for annotations."""
@@ -342,12 +353,17 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """Class probabilities given features and annotations: corrected labels of annotated items.
 
         The classifier's probabilities times each annotator's evidence. Annotators that were not seen in `fit` get the
-        confusion of the crowd's average label; items without annotations get the classifier's probabilities.
+        confusion of the crowd's average label; items without annotations get the classifier's probabilities. Annotators
+        who answer as one voice (`result_.voices`) count once.
         """
         return self._posterior(self.predict_proba(X), inputs.known_annotations(y, X, self.result_))
 
     def _posterior(self, class_probs: NDArray[np.float64], annotations: Annotations) -> NDArray[np.float64]:
         columns = self._evidence(annotations)
+        if self.result_.voices:
+            own = 1.0 if annotations.weight is None else annotations.weight
+            weight = own * label_shares(annotations, self.result_.voices)
+            annotations = replace(annotations, weight=weight.astype(np.float32))
         return posterior.posterior(class_probs, annotations, columns, temper=self._posterior_temper)
 
     def _evidence(self, annotations: Annotations) -> NDArray[np.float64]:

@@ -18,17 +18,9 @@ from torch import Tensor
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem, Run
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.networks import (
-    Batch,
-    CrowdHead,
-    FreeConfusions,
-    coupled_cross_entropy,
-    diagonal_confusions,
-    log_volume,
-    prediction_gram,
-)
-from crowdprism.networks.annotator_layer import PairTable
-from crowdprism.parameters import PROBABILITY, Allowed, Real
+from crowdprism.networks import Batch, CrowdHead, coupled_cross_entropy, log_volume, prediction_gram
+from crowdprism.networks.annotator_layer import FreeConfusions, PairTable, diagonal_confusions
+from crowdprism.parameters import PROBABILITY, Real
 
 SMALLEST = 1e-10  # probabilities are kept this far from 0 and 1, and squared norms this far above 0
 NORM_POWER = 0.2  # of the squared norm: an l_{2,p} penalty with p = 0.4, so that few items are outliers
@@ -46,26 +38,21 @@ class OutlierHead(CrowdHead):
     ) -> None:
         super().__init__()
         self.layer = FreeConfusions(confusions)
-        self.strength = strength
-        self.outlier_strength = outlier_strength
-        self.n_items = n_items
-        self.outliers = None
-        if np.isfinite(outlier_strength):
-            self.outliers = PairTable(torch.zeros(len(item), confusions.shape[-1]))
+        self.strength, self.outlier_strength, self.n_items = strength, outlier_strength, n_items
+        allowed = np.isfinite(outlier_strength)
+        self.outliers = PairTable(torch.zeros(len(item), confusions.shape[-1])) if allowed else None
         self.item: Tensor
         self.register_buffer("item", item, persistent=False)
 
-    def terms(self, batch: Batch) -> Tensor | None:
-        """(annotation of the batch, label) outlier terms, which sum to zero."""
-        if self.outliers is None:
-            return None
-        free = OUTLIER_RATE * self.outliers.rows(batch)
-        return free - free.mean(dim=1, keepdim=True)
+    def terms(self, free: Tensor) -> Tensor:
+        """(annotation, label) outlier terms from free numbers; they sum to zero."""
+        scaled = OUTLIER_RATE * free
+        return scaled - scaled.mean(dim=1, keepdim=True)
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
-        terms = self.terms(batch)
-        if terms is None or self.outliers is None:
+        if self.outliers is None:
             return coupled_cross_entropy(log_class_probs, self.layer.log_columns(batch), batch.item, batch.weight)
+        terms = self.terms(self.outliers.rows(batch))
         confusions = self.layer.block_log_confusions(batch).exp()
         chosen = confusions.index_select(0, self.layer.table.place(batch))  # (annotation, true class, given label)
         probs = log_class_probs.exp().index_select(0, batch.item).unsqueeze(1)
@@ -79,8 +66,8 @@ class OutlierHead(CrowdHead):
         parts: dict[str, Tensor] = {}
         if self.strength:
             parts["volume"] = -self.strength * log_volume(prediction_gram(log_class_probs.exp()))
-        terms = self.terms(batch)
-        if terms is not None and self.outlier_strength:
+        if self.outliers is not None and self.outlier_strength:
+            terms = self.terms(self.outliers.rows(batch))
             rows = batch.item[: len(batch.annotation)]  # without the repeats of mixup
             norms = terms.new_zeros(len(batch.index)).index_add(0, rows, terms.square().sum(dim=1))
             parts["outliers"] = self.outlier_strength * (norms + SMALLEST).pow(NORM_POWER).mean()
@@ -92,9 +79,7 @@ class OutlierHead(CrowdHead):
         norms = torch.zeros(self.n_items, device=self.item.device)
         if self.outliers is None:
             return norms
-        free = OUTLIER_RATE * self.outliers.values
-        terms = free - free.mean(dim=1, keepdim=True)
-        return norms.index_add(0, self.item, terms.square().sum(dim=1)).sqrt()
+        return norms.index_add(0, self.item, self.terms(self.outliers.values).square().sum(dim=1)).sqrt()
 
     @torch.no_grad()
     def confusions(self) -> Tensor:
@@ -112,8 +97,7 @@ class COINNet(CrowdClassifier):
     outlier_strength
         Price of outlier terms, per item; the paper has 0.01. Infinity allows none, which leaves GeoCrowdNet(F).
     start_diagonal
-        Probability of a right label at the start. The paper starts at identity logits; a start that is the same
-        whatever the number of classes keeps them apart.
+        Probability of a right label at the start, whatever the number of classes; the paper has identity logits.
     **training
         Parameters of `CrowdClassifier`. The paper: Adam at 1e-3, batches of 512, 150 epochs, one-cycle.
 
@@ -124,7 +108,7 @@ class COINNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "coinnet"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "strength": Real(0),
         "outlier_strength": Real(0, infinite=True),
         "start_diagonal": PROBABILITY,
@@ -143,12 +127,10 @@ class COINNet(CrowdClassifier):
             )
 
     def _make_head(self, problem: Problem) -> CrowdHead:
+        start = diagonal_confusions(problem.n_annotators, problem.n_classes, self.start_diagonal)
+        item = torch.from_numpy(problem.flat.item)
         return OutlierHead(
-            diagonal_confusions(problem.n_annotators, problem.n_classes, self.start_diagonal),
-            torch.from_numpy(problem.flat.item),
-            problem.flat.n_items,
-            strength=self.strength,
-            outlier_strength=self.outlier_strength,
+            start, item, problem.flat.n_items, strength=self.strength, outlier_strength=self.outlier_strength
         )
 
     def _after_training(self, run: Run) -> None:

@@ -19,7 +19,7 @@ from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.build import seeded
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.parameters import FLAG, Allowed, Real, Whole
+from crowdprism.parameters import FLAG, Real, Whole
 from crowdprism.seeding import torch_stream
 from crowdprism.training import TrainingSettings
 
@@ -32,28 +32,21 @@ class CommonNoiseHead(CrowdHead):
     """Logits of an annotator's label: ω (Wᵀ f) + (1 - ω) (W_mᵀ f), with the gate ω = sigmoid(<v_item, u_annotator>)."""
 
     def __init__(
-        self,
-        n_annotators: int,
-        n_classes: int,
-        n_features: int,
-        *,
-        strength: float,
-        embedding: int,
-        start_scale: float,
-        touch_rate: Tensor,
-        generator: torch.Generator,
+        self, method: CoNAL, sizes: tuple[int, int, int], *, touch_rate: Tensor, generator: torch.Generator
     ) -> None:
         super().__init__()
-        self.strength = strength
-        start = start_scale * torch.eye(n_classes)
+        n_annotators, n_classes, n_features = sizes
+        self.strength, embedding = method.strength, method.embedding
+        start = method.start_scale * torch.eye(n_classes)
         self.common = nn.Parameter(start.clone())  # (true class, given label)
         self.individual = RowTable(start.expand(n_annotators, -1, -1))
         self.item_gate = seeded(
             lambda: nn.Sequential(nn.Linear(n_features, GATE_WIDTH), nn.Linear(GATE_WIDTH, embedding)), generator
         )
         bound = 1 / math.sqrt(n_annotators)  # a linear layer on one-hot annotators, as torch starts it
-        drawn = torch.empty(n_annotators, embedding).uniform_(-bound, bound, generator=generator)
-        self.annotator_gate = RowTable(drawn)
+        self.annotator_gate = RowTable(
+            torch.empty(n_annotators, embedding).uniform_(-bound, bound, generator=generator)
+        )
         self.touch_rate: Tensor
         self.mean_gate: Tensor
         self.register_buffer("touch_rate", touch_rate.float(), persistent=False)
@@ -120,12 +113,11 @@ class CoNAL(CrowdClassifier):
 
     Notes
     -----
-    Weights are no probabilities. `confusions_` are what the model answers for an item whose class is certain, at the
-    mean gate of each annotator.
+    `confusions_` are what the model answers for an item whose class is certain, at the mean gate of each annotator.
     """
 
     name: ClassVar[str] = "conal"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "strength": Real(0),
         "embedding": Whole(1),
         "start_scale": Real(0),
@@ -141,13 +133,7 @@ class CoNAL(CrowdClassifier):
         return replace(super()._settings(problem), max_batches=1 if self.one_step_per_epoch else None)
 
     def _make_head(self, problem: Problem) -> CrowdHead:
-        return CommonNoiseHead(
-            problem.n_annotators,
-            problem.n_classes,
-            math.prod(problem.items.shape),
-            strength=self.strength,
-            embedding=self.embedding,
-            start_scale=self.start_scale,
-            touch_rate=torch.from_numpy(problem.flat.touch_rate(problem.batch_size)),
-            generator=torch_stream(problem.seed, "gate", problem.member),
-        )
+        sizes = (problem.n_annotators, problem.n_classes, math.prod(problem.items.shape))
+        touch_rate = torch.from_numpy(problem.flat.touch_rate(problem.batch_size))
+        generator = torch_stream(problem.seed, "gate", problem.member)
+        return CommonNoiseHead(self, sizes, touch_rate=touch_rate, generator=generator)

@@ -5,9 +5,8 @@ Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -16,34 +15,25 @@ from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.parameters import Allowed, OneOf, Real, Whole
+from crowdprism.parameters import OneOf, Real, Whole
 
 VARIANTS = ("MW", "VW", "VB", "VW+B", "SW")
 
 
 class CrowdLayerHead(CrowdHead):
-    """P(annotator's label | x) = softmax(g_m(σ)), where σ are the class probabilities of the network.
-
-    The variants of g_m: "MW" a full matrix, "VW" a weight per class, "VB" a bias per class, "VW+B" both, "SW" one
-    scale. Weights start at the identity (ones), biases at zero.
-    """
+    """P(annotator's label | x) = softmax(g_m(σ)), where σ are the class probabilities of the network."""
 
     def __init__(self, variant: str, n_annotators: int, n_classes: int, *, scale: float, vote_epochs: int) -> None:
         super().__init__()
-        self.variant = variant
-        self.n_annotators, self.n_classes = n_annotators, n_classes
-        self.vote_epochs = vote_epochs
-        self.voting = vote_epochs > 0
-        eye = torch.eye(n_classes)
+        self.variant, self.n_annotators, self.n_classes = variant, n_annotators, n_classes
+        self.vote_epochs, self.voting = vote_epochs, vote_epochs > 0
         starts: dict[str, Tensor] = {}
-        if variant == "MW":
-            starts["weight"] = scale * eye.expand(n_annotators, -1, -1)  # (annotator, true class, given label)
-        if variant in ("VW", "VW+B"):
-            starts["weight"] = torch.full((n_annotators, n_classes), scale)
+        if variant == "MW":  # (annotator, true class, given label)
+            starts["weight"] = scale * torch.eye(n_classes).expand(n_annotators, -1, -1)
+        elif variant != "VB":
+            starts["weight"] = torch.full((n_annotators, 1 if variant == "SW" else n_classes), scale)
         if variant in ("VB", "VW+B"):
             starts["bias"] = torch.zeros(n_annotators, n_classes)
-        if variant == "SW":
-            starts["weight"] = torch.full((n_annotators, 1), scale)
         self.parts = nn.ModuleDict({name: RowTable(start) for name, start in starts.items()})
 
     def start_epoch(self, epoch: int) -> None:
@@ -59,13 +49,12 @@ class CrowdLayerHead(CrowdHead):
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         if self.voting:
             return label_cross_entropy(log_class_probs.index_select(0, batch.item), batch.label, batch.weight)
+        probs = log_class_probs.exp().index_select(0, batch.item)
         rows = {
             name: table.rows(batch).index_select(0, table.place(batch))  # type: ignore[operator]
             for name, table in self.parts.items()
         }
-        logits = self.transformed(
-            log_class_probs.exp().index_select(0, batch.item), rows.get("weight"), rows.get("bias")
-        )
+        logits = self.transformed(probs, rows.get("weight"), rows.get("bias"))
         return label_cross_entropy(torch.log_softmax(logits, dim=1), batch.label, batch.weight)
 
     @torch.no_grad()
@@ -73,10 +62,8 @@ class CrowdLayerHead(CrowdHead):
         """What each annotator would say of an item whose class is certain: softmax(g_m(e_k))."""
         sure = torch.eye(self.n_classes, device=next(self.parameters()).device)
         values = {name: table.values for name, table in self.parts.items()}
-        rows = [
-            self.transformed(sure[k].expand(self.n_annotators, -1), values.get("weight"), values.get("bias"))  # type: ignore[arg-type]
-            for k in range(self.n_classes)
-        ]
+        learned: Any = (values.get("weight"), values.get("bias"))
+        rows = [self.transformed(one.expand(self.n_annotators, -1), *learned) for one in sure]
         return torch.softmax(torch.stack(rows, dim=1), dim=2)
 
 
@@ -100,16 +87,11 @@ class CrowdLayer(CrowdClassifier):
 
     Notes
     -----
-    The layer's weights are no probabilities. `confusions_` are what the layer answers for an item whose class is
-    certain, softmax(g_m(e_k)).
+    The layer's weights are no probabilities: `confusions_` are softmax(g_m(e_k)), its answers where a class is certain.
     """
 
     name: ClassVar[str] = "crowdlayer"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "variant": OneOf(*VARIANTS),
-        "start_scale": Real(0),
-        "vote_epochs": Whole(0),
-    }
+    _allowed: ClassVar = {"variant": OneOf(*VARIANTS), "start_scale": Real(0), "vote_epochs": Whole(0)}
 
     variant: Literal["MW", "VW", "VB", "VW+B", "SW"] = "MW"
     start_scale: float = 2.0

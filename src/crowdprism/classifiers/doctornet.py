@@ -5,7 +5,6 @@ Guan, Gulshan, Dai and Hinton, "Who said what: modeling individual labelers impr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -17,7 +16,7 @@ from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.build import last_linear, remove_last_linear
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.parameters import FLAG, Allowed
+from crowdprism.parameters import FLAG
 from crowdprism.training import TrainingSettings
 
 SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
@@ -26,22 +25,19 @@ SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
 class DoctorNetwork(nn.Module):
     """A shared trunk with one linear output per annotator; outputs the log of their average class probabilities.
 
-    While training, the average over all annotators is not formed: the head reads `embedding` and works on the
-    annotators that labelled. So a step costs no more for many annotators.
+    While training, the average is not formed: the head reads `embedding` and works on the annotators that labelled.
     """
 
     def __init__(self, network: nn.Module, n_annotators: int, n_classes: int) -> None:
         super().__init__()
         layer = last_linear(network)[1]
         bias = torch.zeros(n_classes) if layer.bias is None else layer.bias
-        # All annotators start as the network's own output: one who labels little stays near it, and a lone annotator
-        # is plain training.
+        # All annotators start as the network's own output: one who labels little stays near it.
         start = torch.cat([layer.weight, bias.unsqueeze(1)], dim=1).detach()  # bias in the last column
         self.outputs = RowTable(start.expand(n_annotators, -1, -1), touched_only=True)
         self.influence = RowTable(torch.zeros(n_annotators), touched_only=True)  # of the weight above 1
         remove_last_linear(network)
-        self.trunk = network
-        self.n_classes = n_classes
+        self.trunk, self.n_classes = network, n_classes
         self.embedding: Tensor | None = None
         self.counted: Tensor
         self.register_buffer("counted", torch.ones(n_annotators))  # 0 for annotators without labels
@@ -65,14 +61,12 @@ class DoctorNetwork(nn.Module):
 class DoctorHead(CrowdHead):
     """Cross-entropy of each annotator's own output; with `weighted`, how much each is worth is learned beside it.
 
-    The weights' term sees the outputs as constants, so network and outputs are exactly those of the unweighted form,
-    and the second stage of the paper goes along with the first.
+    The weights' term sees the outputs as constants, so that the paper's second stage goes along with the first.
     """
 
     def __init__(self, network: DoctorNetwork, *, weighted: bool) -> None:
         super().__init__()
-        self.outputs, self.influence = network.outputs, network.influence
-        self.weighted = weighted
+        self.outputs, self.influence, self.weighted = network.outputs, network.influence, weighted
         self._network = [network]  # in a list: the network's parameters are not the head's
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
@@ -109,11 +103,11 @@ class DoctorNet(CrowdClassifier):
 
     Notes
     -----
-    `confusions_` is None: the method models what each annotator says of an item, and never asks what is true.
+    `confusions_` is None: the method models what annotators say of an item, not what is true.
     """
 
     name: ClassVar[str] = "doctornet"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"weighted": FLAG}
+    _allowed: ClassVar = {"weighted": FLAG}
     rate_ratio: ClassVar[float] = 1.0  # annotators' outputs are layers of the network, and learn as it does
     no_confusions: ClassVar[str] = (
         " It models what each annotator says of an item, not how that depends on the truth; geocrowdnet does."

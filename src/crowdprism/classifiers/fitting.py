@@ -14,52 +14,34 @@ from torch import Tensor, nn
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import positions
 from crowdprism.classifiers import inputs
-from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood
+from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood, network_probs
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.networks import CrowdHead
 from crowdprism.networks.build import check_output, resolve_network
-from crowdprism.training import FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device, predict_log_probs
+from crowdprism.training import FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device
 
 SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
 
 
 @dataclass(frozen=True)
 class Problem:
-    """What a method sees when it makes its crowd head.
+    """What a method sees when it makes its crowd head."""
 
-    Attributes
-    ----------
-    annotations
-        The annotations to train on, one item per row of the features (held-out annotations already taken away).
-    flat
-        The same as flat arrays; unlabelled items follow after the annotated ones.
-    items
-        Source of features for all items of `flat`.
-    batch_size
-        Items per step.
-    device, seed, member
-        Where to compute; the user's seed; which of `n_heads` networks this is.
-    chosen
-        Values of the settings that the user left to the data.
-    """
-
-    annotations: Annotations
-    flat: FlatAnnotations
-    items: Items
-    batch_size: int
+    annotations: Annotations  # to train on, one item per row of the features; without those that are held out
+    flat: FlatAnnotations  # the same as flat arrays; unlabelled items follow after the annotated ones
+    items: Items  # source of features for all items of `flat`
+    batch_size: int  # items per step
     device: torch.device
     seed: int
-    member: int = 0
-    chosen: dict[str, float] = field(default_factory=dict)
+    member: int = 0  # which of `n_heads` networks this is
+    chosen: dict[str, float] = field(default_factory=dict)  # values of the settings that the user left to the data
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return self.annotations.n_classes
 
     @property
     def n_annotators(self) -> int:
-        """Number of annotators."""
         return self.annotations.n_annotators
 
     @property
@@ -74,10 +56,7 @@ class Problem:
         return NetworkPlan(resolve_network(network, shape), shape, *sizes)
 
     def item_targets(self, targets: NDArray[Any], used: NDArray[np.bool_]) -> tuple[Tensor, Tensor]:
-        """Extend class probabilities of the annotated items to all items, and say which to train on.
-
-        Unlabelled items get even probabilities and are not trained on.
-        """
+        """Extend class probabilities to unlabelled items (even, not trained on), and say which items to train on."""
         even = np.full((self.n_unlabelled, self.n_classes), 1 / self.n_classes)
         unused = np.zeros(self.n_unlabelled, dtype=bool)
         return torch.from_numpy(np.concatenate([targets, even])), torch.from_numpy(np.concatenate([used, unused]))
@@ -119,15 +98,7 @@ class Run:
 
 
 def prepare(
-    model: Any,
-    X: Any,
-    y: Any,
-    *,
-    selection: str,
-    X_valid: Any = None,
-    y_valid: Any = None,
-    X_unlabelled: Any = None,
-    items: Any = None,
+    model: Any, X: Any, y: Any, *, X_valid: Any = None, y_valid: Any = None, X_unlabelled: Any = None, items: Any = None
 ) -> Prepared:
     """Check and match the arguments of `fit`, and scale every item once; `model` has checked its parameters."""
     features = inputs.read_features(model, X)
@@ -144,9 +115,8 @@ def prepare(
         return inputs.make_items(given, scaling, device, model.n_workers)
 
     valid = None if X_valid is None else scaled(read(X_valid, "X_valid"))
-    validation, kept = make_validation(
-        selection, annotations, valid, y_valid, fraction=model.validation_fraction, seed=seed
-    )
+    held_out = {"fraction": model.validation_fraction, "seed": seed}
+    validation, kept = make_validation(model._selection(), annotations, valid, y_valid, **held_out)
     if X_unlabelled is not None:
         features = inputs.with_unlabelled(features, read(X_unlabelled, "X_unlabelled"))
     n_items = inputs.n_items_of(features)
@@ -187,42 +157,27 @@ def require_batches(network: nn.Module, in_batch: int) -> None:
 
 @dataclass(frozen=True)
 class Validation:
-    """What is measured after each epoch: accuracy on true classes, or the likelihood of held-out annotations.
+    """What is measured after each epoch: accuracy on true classes, or the likelihood of held-out annotations."""
 
-    Attributes
-    ----------
-    items
-        Source of the validation features; None for the training items.
-    truth
-        (n_items,) true class codes, or None.
-    held_out
-        Annotations to predict, or None.
-    training
-        The annotations that are trained on, whose annotators and classes the confusions are about.
-    """
-
-    items: Items | None
-    truth: NDArray[np.int64] | None
-    held_out: Annotations | None
-    training: Annotations
+    items: Items | None  # source of the validation features; None for the training items
+    truth: NDArray[np.int64] | None  # (n_items,) true class codes
+    held_out: Annotations | None  # to predict where there is no truth
+    training: Annotations  # those trained on, whose annotators and classes the confusions are about
 
     def bind(self, network: nn.Module, head: CrowdHead, training_items: Items) -> Callable[[], float]:
         """Return the function that the training loop calls; larger is better."""
         items = training_items if self.items is None else self.items
 
         def measure() -> float:
-            class_probs = predict_log_probs(network, items).double().exp().numpy()
             with torch.no_grad():
                 found = head.confusions()
-            return self.figure(class_probs, None if found is None else found.double().cpu().numpy())
+            confusions = None if found is None else found.double().cpu().numpy()
+            return self.figure(network_probs(network, items), confusions)
 
         return measure
 
     def figure(self, class_probs: NDArray[Any], confusions: NDArray[Any] | None) -> float:
-        """Return the figure for (n_items, n_classes) predictions and (annotator, true class, given label) confusions.
-
-        It is the accuracy where true classes are known, else the mean log-likelihood of the held-out annotations.
-        """
+        """Accuracy where true classes are known, else the mean log-likelihood of the held-out annotations."""
         if self.truth is not None:
             return float(np.mean(class_probs.argmax(axis=1) == self.truth))
         assert self.held_out is not None

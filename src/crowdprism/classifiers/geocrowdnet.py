@@ -6,7 +6,7 @@ and regularization", ICLR 2023.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -19,16 +19,9 @@ from crowdprism.annotations.names import plain
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.classifiers.starting_values import STARTS, start_confusions, vote_class_shares
-from crowdprism.networks import (
-    CrowdHead,
-    FreeConfusions,
-    GeometricHead,
-    diagonal_confusions,
-    make_annotator_layer,
-    suitable_form,
-)
-from crowdprism.networks.annotator_layer import FORMS
-from crowdprism.parameters import PROBABILITY, Allowed, OneOf, Real
+from crowdprism.networks import CrowdHead, FreeConfusions, GeometricHead, diagonal_confusions
+from crowdprism.networks.annotator_layer import FORMS, make_annotator_layer, suitable_form
+from crowdprism.parameters import PROBABILITY, OneOf, Real
 from crowdprism.training import TrainingSettings
 
 DEFAULT_STRENGTHS = {"F": 0.05, "W": 0.01}
@@ -62,22 +55,20 @@ class GeoCrowdNet(CrowdClassifier):
         class before the logarithm, which is more efficient where annotators err independently.
     evidence_temper
         The n annotations of an item count as n^evidence_temper independent ones in the joint loss and in
-        `label_posterior`: 1 for independent errors, less for crowds whose errors are correlated. The coupled loss
-        ignores it.
+        `label_posterior`: 1 for independent errors, less where errors are correlated.
     confusion_form
         `"free"`, `"pooled"` or `"skill"` (see `crowdprism.networks.annotator_layer`); `"auto"` by labels per annotator.
     start, start_diagonal
-        Where confusions start (`"diagonal"`, `"identity"`, `"soft-vote"`, `"dawid-skene"`) and, for `"diagonal"`, the
-        probability of a right label. It holds the classes apart whatever their number.
+        Where confusions start (see `start_confusions`) and, for `"diagonal"`, the probability of a right label.
     shrinkage
         How strongly annotators are drawn to the crowd, in units of one annotation: those with few labels stay near it.
     annotator_updates
-        `"touched"` updates only annotators that occur in a batch, each with its own Adam clock; `"all"` updates every
-        annotator at each step; `"auto"` takes `"all"` for small tables.
+        `"touched"`: annotators of the batch, each with its own Adam clock; `"all"` at each step, as `"auto"` does for
+        small tables.
     mode
-        `"paper"` reproduces the published reference behaviour for comparison: identity logits, the volume term from
-        the first step with the reference's rule for dropping it, one learning rate, weight decay 1e-4 on everything,
-        full batches, and the epoch chosen by clean labels.
+        `"paper"` reproduces the published reference: identity logits, the volume term from the first step with the
+        reference's rule for dropping it, one learning rate, weight decay 1e-4 on everything, full batches, and the
+        epoch chosen by clean labels.
 
     Examples
     --------
@@ -92,7 +83,7 @@ class GeoCrowdNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "geocrowdnet"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "regularizer": OneOf("F", "W", None, "auto"),
         "strength": (Real(0), "auto"),
         "loss": OneOf("ccem", "joint"),
@@ -123,16 +114,14 @@ class GeoCrowdNet(CrowdClassifier):
         annotations = problem.annotations
         if is_imbalanced(vote_class_shares(annotations)) or self._form(annotations) == "skill":
             return None
-        many_annotators = annotations.n_annotators * annotations.n_classes >= problem.flat.n_items
-        return "W" if many_annotators else "F"
+        return "W" if annotations.n_annotators * annotations.n_classes >= problem.flat.n_items else "F"
 
     def _advice(self, problem: Problem) -> Iterable[str]:
         shares = vote_class_shares(problem.annotations)
         if self.regularizer == "F" and self.strength != 0 and is_imbalanced(shares):
-            rare = int(shares.argmin())
-            name = plain(problem.annotations.classes[rare])
+            rare = plain(problem.annotations.classes[shares.argmin()])
             yield (
-                f"Votes are imbalanced (class {name!r} has {shares[rare]:.1%} of the votes; an even share is "
+                f"Votes are imbalanced (class {rare!r} has {shares.min():.1%} of the votes; an even share is "
                 f"{1 / len(shares):.1%}), and regularizer='F' draws predictions towards equally frequent classes. "
                 "Compare with regularizer=None."
             )
@@ -159,21 +148,13 @@ class GeoCrowdNet(CrowdClassifier):
         settings = super()._settings(problem)
         if not self._paper:
             return settings
-        return replace(
-            settings,
-            weight_decay=PAPER_WEIGHT_DECAY,
-            annotator_weight_decay=PAPER_WEIGHT_DECAY,
-            annotator_learning_rate=settings.learning_rate,
-            warm_start=0.0,
-            ramp=0.0,
-            hold_annotators=0.0,
-            even_batches=False,
-        )
+        decay, rate = PAPER_WEIGHT_DECAY, settings.learning_rate
+        settings = replace(settings, weight_decay=decay, annotator_weight_decay=decay, annotator_learning_rate=rate)
+        return replace(settings, warm_start=0.0, ramp=0.0, hold_annotators=0.0, even_batches=False)
 
     # -- head -----------------------------------------------------------------------------------------------
 
     def _form(self, annotations: Annotations) -> str:
-        """Which form the confusions take."""
         if self._paper:
             return "free"
         if self.confusion_form != "auto":
@@ -214,7 +195,7 @@ class SpeeLFC(CrowdClassifier):
     """
 
     name: ClassVar[str] = "speelfc"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"start_diagonal": PROBABILITY}
+    _allowed: ClassVar = {"start_diagonal": PROBABILITY}
 
     start_diagonal: float = 0.9
 

@@ -35,12 +35,10 @@ def dataset_of(X: Any) -> Any:
 
 
 def n_items_of(X: Features) -> int:
-    """Number of items."""
     return len(dataset_of(X))
 
 
 def item_shape(X: Features) -> tuple[int, ...]:
-    """Shape of one item."""
     if not is_stream(X):
         return tuple(X.shape[1:])  # type: ignore[union-attr]
     first = dataset_of(X)[0]
@@ -84,7 +82,10 @@ def as_features(X: Any, *, what: str = "X") -> Features:
         return X  # type: ignore[no-any-return]
     array = X.detach().cpu().numpy() if isinstance(X, Tensor) else np.asarray(X)
     if array.dtype == object:
-        array = _numbers(array, what)
+        try:
+            array = array.astype(np.float64)
+        except ValueError as error:
+            raise InvalidParameterError(f"{what} must hold numbers: {error}. Encode text as numbers first.") from error
     if array.ndim < 2:
         raise InvalidParameterError(
             f"{what} must have at least 2 dimensions (n_items, n_features), but has shape {array.shape}. "
@@ -103,13 +104,6 @@ def as_features(X: Any, *, what: str = "X") -> Features:
     if not array.flags.writeable or not array.flags.c_contiguous:
         array = np.array(array, order="C")
     return torch.from_numpy(array)
-
-
-def _numbers(array: NDArray[Any], what: str) -> NDArray[np.float64]:
-    try:
-        return array.astype(np.float64)
-    except ValueError as error:
-        raise InvalidParameterError(f"{what} must hold numbers: {error}. Encode text as numbers first.") from error
 
 
 def require_finite(array: NDArray[Any], what: str) -> None:
@@ -143,7 +137,6 @@ def make_items(features: Features, scaling: InputScaling, device: torch.device, 
 
 
 def with_unlabelled(features: Features, extra: Features) -> Features:
-    """Append unlabelled items to the annotated ones."""
     if is_stream(features) != is_stream(extra):
         raise InvalidParameterError("X and X_unlabelled must both be arrays, or both be torch Datasets.")
     if is_stream(features):
@@ -168,8 +161,7 @@ def annotations_of(y: Any) -> Annotations:
     check_classification_targets(labels)
     if labels.dtype.kind == "f":
         labels = labels.astype(np.int64)  # whole numbers: checked above
-    rows = np.arange(len(labels))
-    return Annotations.from_triplets(rows, np.zeros(len(rows), dtype=np.int64), labels.tolist())
+    return Annotations.from_triplets(np.arange(len(labels)), np.zeros(len(labels), dtype=np.int64), labels.tolist())
 
 
 def matched(annotations: Annotations, X: Any, n_items: int, items: Any = None) -> Annotations:
@@ -209,7 +201,7 @@ def known_annotations(y: Any, X: Any, result: FitResult) -> Annotations:
     """Annotations of the rows of X; the columns of a table are the fitted annotators, its labels the class names."""
     if not isinstance(y, Annotations) and np.ndim(y) == 2 and np.shape(y)[1] == result.n_annotators:
         names = {"classes": result.classes.tolist(), "annotator_names": result.annotators.tolist()}
-        return matched(Annotations.from_dense(y, **names), X, n_items_of(X))
+        y = Annotations.from_dense(y, **names)
     return matched(as_annotations(y), X, n_items_of(X))
 
 
@@ -222,7 +214,6 @@ def row_names(X: Any) -> list[Any] | None:
 
 
 def require_learnable(annotations: Annotations) -> None:
-    """Raise where there is nothing to learn from: no annotation at all, or a single class."""
     if annotations.n_annotations == 0:
         raise InvalidAnnotationsError(
             f"There is no annotation at all for the {annotations.n_items} items. Check how they were selected."

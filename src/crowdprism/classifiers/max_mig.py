@@ -5,22 +5,20 @@ Cao, Xu, Kong and Wang, "Max-MIG: an information theoretic approach for joint le
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdprism.annotations import Annotations
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.classifiers.starting_values import item_votes, vote_class_shares
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable
-from crowdprism.parameters import Allowed, OneOf
+from crowdprism.parameters import OneOf
 from crowdprism.results.confusion import confusion_counts, normalize_rows
 
 SMALLEST_SCORE = 1e-4  # added inside logarithms and divisions, as the authors do
@@ -59,9 +57,8 @@ def negative_information_gain(
     """
     ratio = (class_probs / prior) @ combined.T
     together, apart = DIVERGENCES[divergence](ratio)
-    n_items = len(ratio)
     outside = apart.sum() - apart.diagonal().sum()
-    return -together.diagonal().mean() + outside / (n_items * (n_items - 1))
+    return -together.diagonal().mean() + outside / (len(ratio) * (len(ratio) - 1))
 
 
 class MutualInformationHead(CrowdHead):
@@ -69,8 +66,7 @@ class MutualInformationHead(CrowdHead):
 
     def __init__(self, start: Tensor, prior: Tensor, *, divergence: str, refresh_prior: bool) -> None:
         super().__init__()
-        self.divergence = divergence
-        self.refresh_prior = refresh_prior
+        self.divergence, self.refresh_prior = divergence, refresh_prior
         self.table = RowTable(start)  # (annotator, class, given label): plays log P(label | class)
         self.prior: Tensor
         self.register_buffer("prior", prior.float())
@@ -92,7 +88,6 @@ class MutualInformationHead(CrowdHead):
         return len(labelled) * negative_information_gain(class_probs, combined, self.prior, self.divergence)
 
     def count(self, batch: Batch) -> float:
-        """Annotated items."""
         return float(batch.n_labelled)
 
     def end_epoch(self, view: EpochView) -> None:
@@ -121,15 +116,11 @@ class MaxMIG(CrowdClassifier):
 
     Notes
     -----
-    The order of classes is fixed only by the start at the votes' confusions. Pairs of different items in a batch are
-    what classes are told apart by, so batches need several items of each class.
+    Only the start at the votes' confusions fixes the order of classes. Batches need several items of each class.
     """
 
     name: ClassVar[str] = "max-mig"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "divergence": OneOf(*DIVERGENCES),
-        "prior": OneOf("uniform", "votes", "predictions"),
-    }
+    _allowed: ClassVar = {"divergence": OneOf(*DIVERGENCES), "prior": OneOf("uniform", "votes", "predictions")}
 
     divergence: Literal["kl", "reverse-kl", "pearson", "hellinger", "jensen-shannon", "tvd"] = "kl"
     prior: Literal["uniform", "votes", "predictions"] = "uniform"
@@ -147,17 +138,13 @@ class MaxMIG(CrowdClassifier):
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         annotations = problem.annotations
-        prior = np.full(problem.n_classes, 1 / problem.n_classes)
+        shares = np.full(problem.n_classes, 1 / problem.n_classes)
         if self.prior != "uniform":
-            prior = np.maximum(vote_class_shares(annotations), SMALLEST_SCORE)
-        return MutualInformationHead(
-            torch.from_numpy(vote_log_confusions(annotations)).float(),
-            torch.from_numpy(prior / prior.sum()),
-            divergence=self.divergence,
-            refresh_prior=self.prior == "predictions",
+            shares = np.maximum(vote_class_shares(annotations), SMALLEST_SCORE)
+        voted = normalize_rows(confusion_counts(annotations, item_votes(annotations)))
+        start, prior = (
+            torch.from_numpy(np.log(voted + START_SMOOTHING)).float(),
+            torch.from_numpy(shares / shares.sum()),
         )
-
-
-def vote_log_confusions(annotations: Annotations) -> NDArray[np.float64]:
-    """Log of (0.01 + confusions counted from vote shares), where the authors start."""
-    return np.asarray(np.log(normalize_rows(confusion_counts(annotations, item_votes(annotations))) + START_SMOOTHING))
+        refresh = self.prior == "predictions"
+        return MutualInformationHead(start, prior, divergence=self.divergence, refresh_prior=refresh)

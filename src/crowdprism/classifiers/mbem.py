@@ -5,7 +5,6 @@ Khetan, Lipton and Anandkumar, "Learning from noisy singly-labeled data", ICLR 2
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -19,7 +18,7 @@ from crowdprism.classifiers.starting_values import vote_targets
 from crowdprism.networks import Batch, EpochView
 from crowdprism.networks.heads import TargetHead
 from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
-from crowdprism.parameters import FLAG, Allowed, Whole
+from crowdprism.parameters import FLAG, Whole
 from crowdprism.seeding import torch_stream
 from crowdprism.training import TrainingSettings
 
@@ -39,11 +38,10 @@ class BootstrapHead(TargetHead):
         misaligned: torch.Generator | None = None,
         softmax_twice: bool = False,
     ) -> None:
-        even = torch.full((n_annotators, votes.shape[1], votes.shape[1]), 1 / votes.shape[1])
-        super().__init__(votes, used=used, confusions=even)
+        n_classes = votes.shape[1]
+        super().__init__(votes, used=used, confusions=torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
         self.ends = ends  # the last epoch of each round
-        self.misaligned = misaligned
-        self.softmax_twice = softmax_twice
+        self.misaligned, self.softmax_twice = misaligned, softmax_twice
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         if self.softmax_twice:
@@ -64,19 +62,16 @@ class BootstrapHead(TargetHead):
     def _m_step(self, predicted: Tensor, view: EpochView) -> tuple[Tensor, Tensor]:
         """Count annotators' labels against the network's hard predictions; class shares of the annotated items."""
         assert self.known_confusions is not None
-        counts = expected_counts(
-            predicted, view.item, view.annotator, view.label, view.weight, len(self.known_confusions)
-        )
+        given = view.item, view.annotator, view.label, view.weight
+        counts = expected_counts(predicted, *given, len(self.known_confusions))
         prior = predicted.index_select(0, torch.unique(view.item)).mean(dim=0)
         return counted_confusions(counts, 0.0), prior
 
     def _e_step(self, confusions: Tensor, prior: Tensor, view: EpochView) -> Tensor:
         """q_n[k] ∝ π_k Π_m C_m[k, label]: the features speak only through what they taught about annotators."""
         log_prior = prior.clamp_min(SMALLEST).log().expand_as(self.targets)
-        log_targets = log_posterior(
-            log_prior, confusions, view.item, view.annotator, view.label, view.weight, smallest=SMALLEST
-        )
-        return log_targets.exp()
+        given = view.item, view.annotator, view.label, view.weight
+        return log_posterior(log_prior, confusions, *given, smallest=SMALLEST).exp()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -86,23 +81,21 @@ class MBEM(CrowdClassifier):
     Parameters
     ----------
     rounds
-        How often the network is trained from the start; the first time on votes. The paper finds 2 enough. Epochs are
-        divided evenly among rounds, and the schedule starts anew with each.
+        How often the network is trained from the start, each time with an even share of the epochs and a new schedule;
+        the first time on votes. The paper finds 2 enough.
     continue_training
         Go on from the last round's network instead of starting anew; the paper starts anew, an earlier port goes on.
     misaligned_predictions
-        Let predictions fall on the wrong items when annotators are estimated, as in an earlier port whose published
-        numbers are low for that reason.
+        Estimate annotators from predictions of the wrong items, as the port with low published numbers does.
     softmax_twice
-        Take class probabilities for logits in the loss, as that port does. The loss of an item is then bounded, which
-        makes training robust to wrong labels: on Music, chosen by clean labels, 67.3 instead of 65.5 % (five seeds;
-        published 69.0 with a spread of 2.2).
+        Take class probabilities for logits in the loss, as that port does. The loss of an item is then bounded: on
+        Music, chosen by clean labels, 67.3 instead of 65.5 % (five seeds; published 69.0 with a spread of 2.2).
     **training
         Parameters of `CrowdClassifier`. The paper (CIFAR-10): momentum 0.9 at 0.5, batches of 500, 60 epochs a round.
     """
 
     name: ClassVar[str] = "mbem"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "rounds": Whole(1),
         **dict.fromkeys(("continue_training", "misaligned_predictions", "softmax_twice"), FLAG),
     }
@@ -121,11 +114,7 @@ class MBEM(CrowdClassifier):
         ends = [epoch for epoch in range(self.epochs) if epoch + 1 == sum(settings.round_of(epoch))]
         votes, used = vote_targets(problem)
         generator = torch_stream(problem.seed, "misaligned", problem.member) if self.misaligned_predictions else None
+        n_annotators, twice = problem.n_annotators, self.softmax_twice
         return BootstrapHead(
-            votes,
-            used,
-            n_annotators=problem.n_annotators,
-            ends=ends,
-            misaligned=generator,
-            softmax_twice=self.softmax_twice,
+            votes, used, n_annotators=n_annotators, ends=ends, misaligned=generator, softmax_twice=twice
         )

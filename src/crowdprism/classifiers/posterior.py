@@ -31,41 +31,24 @@ TOLERANCE = 0.01  # agreement may rise by this much through alignment before it 
 
 @dataclass(frozen=True)
 class Member:
-    """One trained network with the confusions learned beside it.
-
-    `order` brings the network's outputs into the order of the classes (see `ClassAlignment`); `confusions` are
-    already in that order.
-    """
+    """One trained network with the confusions learned beside it."""
 
     network: nn.Module
-    order: NDArray[np.int64]
-    confusions: NDArray[Any] | None
+    order: NDArray[np.int64]  # brings the network's outputs into the order of the classes (see `ClassAlignment`)
+    confusions: NDArray[Any] | None  # already in that order
 
 
 @dataclass(frozen=True)
 class Predictor:
-    """All that a fitted classifier predicts with.
+    """All that a fitted classifier predicts with."""
 
-    Attributes
-    ----------
-    members
-        The trained networks; their class probabilities are averaged.
-    scaling
-        Applied to raw features.
-    input_shape
-        Shape of one item.
-    architecture
-        Name of the network, or the user's own module or function.
-    """
-
-    members: tuple[Member, ...]
-    scaling: InputScaling
-    input_shape: tuple[int, ...]
-    architecture: Any
+    members: tuple[Member, ...]  # their class probabilities are averaged
+    scaling: InputScaling  # applied to raw features
+    input_shape: tuple[int, ...]  # of one item
+    architecture: Any  # name of the network, or the user's own module or function
 
     @property
     def device(self) -> torch.device:
-        """Where the networks are."""
         parameter = next(self.members[0].network.parameters(), None)
         return torch.device("cpu") if parameter is None else parameter.device
 
@@ -75,15 +58,13 @@ class Predictor:
 
     def module(self) -> nn.Module:
         """The same as a torch module on raw features."""
-        return ClassProbabilities(
-            self.scaling, [member.network for member in self.members], [member.order for member in self.members]
-        ).eval()
+        networks, orders = [one.network for one in self.members], [one.order for one in self.members]
+        return ClassProbabilities(self.scaling, networks, orders).eval()
 
 
 def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
     """(n_items, outputs) class probabilities of one network, in the order of its outputs."""
-    probs: NDArray[np.float64] = predict_log_probs(network, items).double().exp().numpy()
-    return probs
+    return np.asarray(predict_log_probs(network, items).double().exp().numpy())
 
 
 def mean_class_probs(each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -114,12 +95,9 @@ class ClassProbabilities(nn.Module):
         self.register_buffer("orders", torch.from_numpy(np.stack(orders)))
 
     def forward(self, features: Tensor) -> Tensor:
-        """Average the networks' probabilities, each in the order of the classes."""
         scaled = self.scaling(features)
-        parts = [
-            torch.softmax(network(scaled).float(), dim=-1).index_select(1, order)
-            for network, order in zip(self.networks, self.orders, strict=True)
-        ]
+        pairs = zip(self.networks, self.orders, strict=True)
+        parts = [torch.softmax(network(scaled).float(), dim=-1).index_select(1, order) for network, order in pairs]
         return torch.stack(parts).mean(dim=0)
 
 
@@ -156,8 +134,7 @@ def log_evidence(
     crowd = crowd_confusion(confusions, np.asarray(known.labels_per_annotator))
     table = np.concatenate([confusions, crowd[None]])
     rows = np.where(place >= 0, place, len(confusions))[annotations.annotator]
-    columns = table[rows, :, codes[annotations.label]]
-    return np.asarray(np.log(np.maximum(columns, SMALLEST)))
+    return np.asarray(np.log(np.maximum(table[rows, :, codes[annotations.label]], SMALLEST)))
 
 
 def posterior(
@@ -191,22 +168,14 @@ class ClassAlignment:
 
     The likelihood does not change when all classes are permuted in the predictor and in every confusion (Ibrahim et
     al. 2023, theorem 1). A strong volume term from the first step can lock in a wrong permutation.
-
-    Attributes
-    ----------
-    order
-        (n_classes,) column `order[k]` of the raw outputs is class k; the identity where nothing was permuted.
-    plain_agreement, aligned_agreement
-        Share of annotations that equal the item's predicted class, before and after.
     """
 
-    order: NDArray[np.int64]
-    plain_agreement: float
-    aligned_agreement: float
+    order: NDArray[np.int64]  # (n_classes,) column `order[k]` of the raw outputs is class k
+    plain_agreement: float  # share of annotations that equal the item's predicted class, before ...
+    aligned_agreement: float  # ... and after
 
     @property
     def permuted(self) -> bool:
-        """Whether the classes had to be permuted."""
         return bool((self.order != np.arange(len(self.order))).any())
 
     def describe(self, *, mended: bool) -> str:
@@ -222,8 +191,7 @@ class ClassAlignment:
 
 def agreement(class_probs: NDArray[Any], annotations: Annotations) -> float:
     """Share of annotations that equal the predicted class of their item."""
-    predicted = class_probs.argmax(axis=1)
-    return float(np.mean(predicted[annotations.item] == annotations.label))
+    return float(np.mean(class_probs.argmax(axis=1)[annotations.item] == annotations.label))
 
 
 def examine_alignment(
@@ -231,11 +199,9 @@ def examine_alignment(
 ) -> ClassAlignment:
     """Find the permutation of classes that the annotators' labels ask for, and whether it matters.
 
-    The permutation is the Hungarian solution on the mean confusion, weighted by labels per annotator; without
-    confusions, on the counts of (predicted class, label). It is taken only where agreement rises by more than
-    `TOLERANCE`, so that noise between two classes that nobody can tell apart changes nothing.
+    The Hungarian solution on the mean confusion, weighted by labels per annotator, or else on the counts of (predicted
+    class, label). It is taken only where agreement rises by more than `TOLERANCE`, so that noise changes nothing.
     """
-    identity = np.arange(annotations.n_classes)
     plain = agreement(class_probs, annotations)
     if confusions is None:
         mean = np.zeros((annotations.n_classes, annotations.n_classes))
@@ -245,7 +211,7 @@ def examine_alignment(
     order = class_alignment(mean[None])
     aligned = agreement(class_probs[:, order], annotations)
     if aligned <= plain + TOLERANCE:
-        return ClassAlignment(identity, plain, max(plain, aligned))
+        return ClassAlignment(np.arange(annotations.n_classes), plain, max(plain, aligned))
     return ClassAlignment(order, plain, aligned)
 
 

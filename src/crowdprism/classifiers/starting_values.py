@@ -39,13 +39,9 @@ def vote_targets(problem: Problem) -> tuple[Tensor, Tensor]:
 def start_confusions(start: str, annotations: Annotations, *, diagonal: float) -> Tensor:
     """Return the confusions that training starts from: (annotator, true class, given label).
 
-    Parameters
-    ----------
-    start
-        `"diagonal"`: the same for all, with `diagonal` as probability of a right label whatever the number of classes.
-        `"identity"`: logits of the reference implementation, whose diagonal is e / (e + n_classes - 1).
-        `"soft-vote"` and `"dawid-skene"`: counted from that aggregator's class probabilities, each annotator shrunk to
-        the crowd's common confusion.
+    `"diagonal"`: the same for all, with `diagonal` as probability of a right label whatever the number of classes.
+    `"identity"`: logits of the reference implementation, whose diagonal is e / (e + n_classes - 1).
+    `"soft-vote"`, `"dawid-skene"`: counted from that aggregator's class probabilities and shrunk to the crowd's.
     """
     shape = (annotations.n_annotators, annotations.n_classes)
     if start == "diagonal":

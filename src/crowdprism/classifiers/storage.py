@@ -83,12 +83,11 @@ def model_record(model: CrowdClassifier) -> dict[str, Any]:
         "input_shape": list(predictor.input_shape),
         "n_heads": len(predictor.members),
         "histories": model.histories_,
+        "threads": model.threads_,
     }
 
 
-def load(
-    folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifier]], *, network: Any = None
-) -> CrowdClassifier:
+def load(folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifier]], network: Any) -> CrowdClassifier:
     """Read a classifier that `save` wrote; `kinds` are the known classes by name."""
     return read_run(Path(folder), lambda files: restored(files, kinds, network))
 
@@ -115,6 +114,7 @@ def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], networ
     model.n_features_in_ = record["input_shape"][0]
     model.classes_ = result.classes
     model.histories_ = record["histories"]
+    model.threads_ = record.get("threads", [])
     model.result_ = result
     return model
 
@@ -129,9 +129,8 @@ def checked_record(files: RunFiles) -> dict[str, Any]:
     for name, kind in FIELDS.items():
         if not isinstance(record[name], kind) or isinstance(record[name], bool):
             raise TypeError(f"{name} of the classifier is of type {type(record[name]).__name__}")
-    shape = record["input_shape"]
-    if not shape or not all(type(size) is int and size > 0 for size in shape):
-        raise ValueError(f"input_shape {shape!r}")
+    if not record["input_shape"] or not all(type(size) is int and size > 0 for size in record["input_shape"]):
+        raise ValueError(f"input_shape {record['input_shape']!r}")
     return record
 
 
@@ -169,8 +168,7 @@ def restored_predictor(
 def empty_network(model: CrowdClassifier, plan: NetworkPlan, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:
     """Build a network for these weights; its shapes are compared with theirs before it takes memory."""
     if isinstance(plan.architecture, str):
-        meta = torch.device("meta")  # shapes only
-        with meta:
+        with torch.device("meta") as meta:  # shapes only
             built = model.make_network(replace(plan, device=meta))
     else:
         if math.prod(plan.input_shape) > MAX_ITEM_SIZE:

@@ -9,7 +9,7 @@ blind to the part of the model that the volume term is there to fix.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import product
 from pathlib import Path
@@ -23,7 +23,7 @@ from crowdprism.classifiers.fitting import Prepared, Problem, Run, Validation
 from crowdprism.networks import GeometricHead
 from crowdprism.networks.stacked import can_stack
 from crowdprism.results.fit_result import json_ready
-from crowdprism.training import Callback, CheckpointFolder, FlatAnnotations, TensorItems, Trainer, TrainingOutcome
+from crowdprism.training import CheckpointFolder, FlatAnnotations, TensorItems, Trainer, TrainingOutcome
 from crowdprism.training.stacked import StackedModel, StackedTrainer, settings_can_stack
 
 if TYPE_CHECKING:
@@ -48,21 +48,11 @@ class Trained:
 
 @dataclass(frozen=True)
 class Training:
-    """What training a classifier gave.
-
-    Attributes
-    ----------
-    members
-        One or more trained networks.
-    chosen
-        Values of the settings that the data chose.
-    candidates
-        All values that were tried, each with the mean log-likelihood of the held-out annotations.
-    """
+    """What training a classifier gave."""
 
     members: Sequence[Trained]
-    chosen: dict[str, float] = field(default_factory=dict)
-    candidates: Sequence[dict[str, float]] = ()
+    chosen: dict[str, float] = field(default_factory=dict)  # values of the settings that the data chose
+    candidates: Sequence[dict[str, float]] = ()  # all that were tried, with the held-out mean log-likelihood
 
 
 def train(model: CrowdClassifier, prepared: Prepared) -> Training:
@@ -72,48 +62,31 @@ def train(model: CrowdClassifier, prepared: Prepared) -> Training:
     problems = [replace(problem, chosen=chosen, member=place) for place in range(model.n_heads)]
     if model.checkpoint is None and not model.callbacks:
         return Training(train_runs([model.make_run(one) for one in problems], validation), chosen, candidates)
-    members: list[Trained] = []
-    for one in problems:
-        run = model.make_run(one)
-        folder = checkpoint_folder(model, run)
-        members.append(Trained(run, train_alone(run, validation, callbacks=model.callbacks, checkpoints=folder)))
-        if members[-1].outcome.interrupted:
-            break
-    return Training(members, chosen, candidates)
+    runs = (model.make_run(one) for one in problems)
+    return Training(train_in_turn(runs, validation, watched_by=model), chosen, candidates)
 
 
 def train_runs(runs: Sequence[Run], validation: Validation | None) -> list[Trained]:
-    """Train runs on the same problem, as one program where possible; an interruption leaves out those not begun."""
+    """Train runs on the same problem, as one program where possible."""
     if can_train_together(runs):
         return [Trained(*pair) for pair in zip(runs, train_together(runs, validation), strict=True)]
+    return train_in_turn(runs, validation)
+
+
+def train_in_turn(
+    runs: Iterable[Run], validation: Validation | None, *, watched_by: CrowdClassifier | None = None
+) -> list[Trained]:
+    """Train runs one after the other, with a model's callbacks and checkpoints; an interruption ends the list."""
     trained: list[Trained] = []
     for run in runs:
-        trained.append(Trained(run, train_alone(run, validation)))
+        parts = (run.network, run.head, run.problem.items)
+        watch: dict[str, Any] = {"validate": None if validation is None else validation.bind(*parts)}
+        if watched_by is not None:
+            watch |= {"callbacks": watched_by.callbacks, "checkpoints": checkpoint_folder(watched_by, run)}
+        trained.append(Trained(run, Trainer(*parts, run.problem.flat, run.settings, **watch).run()))
         if trained[-1].outcome.interrupted:
             break
     return trained
-
-
-def train_alone(
-    run: Run,
-    validation: Validation | None,
-    *,
-    callbacks: Sequence[Callback] = (),
-    checkpoints: CheckpointFolder | None = None,
-) -> TrainingOutcome:
-    """Train one run by itself."""
-    items = run.problem.items
-    validate = None if validation is None else validation.bind(run.network, run.head, items)
-    return Trainer(
-        run.network,
-        run.head,
-        items,
-        run.problem.flat,
-        run.settings,
-        validate=validate,
-        callbacks=callbacks,
-        checkpoints=checkpoints,
-    ).run()
 
 
 def checkpoint_folder(model: CrowdClassifier, run: Run) -> CheckpointFolder | None:
@@ -156,55 +129,34 @@ def can_train_together(runs: Sequence[Run]) -> bool:
 def train_together(runs: Sequence[Run], validation: Validation | None) -> list[TrainingOutcome]:
     """Train all runs as one program; return what each would have returned alone."""
     problem = runs[0].problem
-    models = [
-        StackedModel(run.network, run.head, run.settings, np.arange(len(problem.items)))
-        for run in runs
-        if isinstance(run.head, GeometricHead)
-    ]
+    every = np.arange(len(problem.items))
+    heads = [run.head for run in runs if isinstance(run.head, GeometricHead)]
+    models = [StackedModel(run.network, head, run.settings, every) for run, head in zip(runs, heads, strict=True)]
 
     def measure(log_class_probs: Tensor, confusions: Tensor) -> NDArray[np.float64]:
         assert validation is not None
         probs, matrices = log_class_probs.double().exp().numpy(), confusions.double().numpy()
         return np.array([validation.figure(*pair) for pair in zip(probs, matrices, strict=True)])
 
-    trainer = StackedTrainer(
-        models,
-        problem.items,
-        problem.flat,
-        measure=None if validation is None else measure,
-        valid_items=None if validation is None else validation.items,
-    )
+    measured: dict[str, Any] = {} if validation is None else {"measure": measure, "valid_items": validation.items}
+    trainer = StackedTrainer(models, problem.items, problem.flat, **measured)
     outcome = trainer.run()
-    figures = np.array(trainer.figures)
+    # Losses are known for the stack only: each run gets their mean. Validation figures are each run's own.
+    losses = [{name: [value / len(runs) for value in values] for name, values in outcome.history.items()} for _ in runs]
+    if not trainer.figures:
+        return [replace(outcome, history=one, best_epoch=None, best_value=None) for one in losses]
     return [
-        replace(
-            outcome,
-            history=_own_history(outcome.history, len(runs), figures[:, place] if len(figures) else None),
-            best_epoch=int(trainer.best_epochs[place]) if len(figures) else None,
-            best_value=float(figures[:, place].max()) if len(figures) else None,
-        )
-        for place in range(len(runs))
+        replace(outcome, history=one | {"validation": own.tolist()}, best_epoch=int(best), best_value=float(own.max()))
+        for one, own, best in zip(losses, np.array(trainer.figures).T, trainer.best_epochs, strict=True)
     ]
-
-
-def _own_history(
-    common: dict[str, list[float]], n_runs: int, figures: NDArray[np.float64] | None
-) -> dict[str, list[float]]:
-    """Losses are known for the stack only: each run gets their mean. Validation figures are each run's own."""
-    history = {name: [value / n_runs for value in values] for name, values in common.items()}
-    return history if figures is None else history | {"validation": figures.tolist()}
 
 
 def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation: Any) -> bool:
     """Fit classifiers to the same data as one stacked program; return False, without training, where that cannot be.
 
     For grids of settings: what a stack allows to differ is learning rates, weight decay, input noise, strength and
-    seed. Results equal those of fitting one by one in distribution, not digit for digit.
-
-    Parameters
-    ----------
-    **validation
-        `X_valid` and `y_valid` of `fit`.
+    seed. Results equal those of fitting one by one in distribution, not digit for digit. `validation` is `X_valid` and
+    `y_valid` of `fit`.
 
     Examples
     --------
@@ -218,9 +170,7 @@ def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation
     >>> [model.predict(X).shape for model in grid]
     [(20,), (20,)]
     """
-    if any(model.n_heads != 1 or model.checkpoint is not None or model.callbacks for model in models):
-        return False
-    if any(open_settings(model) for model in models):
+    if any(one.n_heads != 1 or one.checkpoint is not None or one.callbacks or open_settings(one) for one in models):
         return False
     if any(getattr(model, name) != getattr(models[0], name) for model in models for name in SAME_IN_A_STACK):
         return False

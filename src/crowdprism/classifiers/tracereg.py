@@ -18,7 +18,7 @@ from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, RowTable, confusion_trace, coupled_cross_entropy, log_columns
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.parameters import Allowed, OneOf, Real, Whole
+from crowdprism.parameters import OneOf, Real, Whole
 
 SOFTPLUS_DIAGONAL, SOFTPLUS_REST = 1.0, -5.0  # the authors' start 6 I - 5: a diagonal of about 0.96
 
@@ -30,24 +30,13 @@ class TraceHead(CrowdHead):
     trace is divided by it, so that over an epoch the gradients add up to those of the full term.
     """
 
-    def __init__(
-        self,
-        n_annotators: int,
-        n_classes: int,
-        *,
-        strength: float,
-        reduction: str,
-        positive: str,
-        vote_epochs: int,
-        touch_rate: Tensor,
-    ) -> None:
+    def __init__(self, method: TraceReg, n_annotators: int, n_classes: int, *, touch_rate: Tensor) -> None:
         super().__init__()
-        self.positive = positive
-        self.vote_epochs = vote_epochs
-        self.voting = vote_epochs > 0
-        self.strength = strength / n_annotators if reduction == "mean" else strength
+        self.positive = method.positive
+        self.vote_epochs, self.voting = method.vote_epochs, method.vote_epochs > 0
+        self.strength = method.strength / n_annotators if method.reduction == "mean" else method.strength
         eye = torch.eye(n_classes)
-        start = SOFTPLUS_REST + (SOFTPLUS_DIAGONAL - SOFTPLUS_REST) * eye if positive == "softplus" else eye
+        start = SOFTPLUS_REST + (SOFTPLUS_DIAGONAL - SOFTPLUS_REST) * eye if self.positive == "softplus" else eye
         self.table = RowTable(start.expand(n_annotators, -1, -1))
         self.touch_rate: Tensor
         self.register_buffer("touch_rate", touch_rate.float(), persistent=False)
@@ -85,8 +74,7 @@ class TraceHead(CrowdHead):
 class TraceReg(CrowdClassifier):
     """Train through confusion matrices whose diagonal is kept as small as the annotations allow.
 
-    Minimising the trace makes annotators as unreliable as the data permit; where the average confusion is diagonally
-    dominant this singles out the true ones.
+    Where the average confusion is diagonally dominant this singles out the true ones.
 
     Parameters
     ----------
@@ -98,14 +86,13 @@ class TraceReg(CrowdClassifier):
         `"softplus"`: rows are softplus of free numbers, normalised, from 6 I - 5 (the paper; a diagonal of 0.96).
         `"softmax"`: from identity logits, as in the comparison of Ibrahim et al. (2023).
     vote_epochs
-        Epochs at the start in which the network is trained on the labels themselves and confusions stay; 0 in the
-        paper, 20 in a variant of the comparison.
+        Epochs at the start that train the network on the labels themselves; 0 in the paper, 20 in the comparison.
     **training
         Parameters of `CrowdClassifier`; during `warm_start` (a share of all steps) the trace is left out.
     """
 
     name: ClassVar[str] = "tracereg"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "strength": Real(0),
         "reduction": OneOf("mean", "sum"),
         "positive": OneOf("softplus", "softmax"),
@@ -118,12 +105,5 @@ class TraceReg(CrowdClassifier):
     vote_epochs: int = 0
 
     def _make_head(self, problem: Problem) -> CrowdHead:
-        return TraceHead(
-            problem.n_annotators,
-            problem.n_classes,
-            strength=self.strength,
-            reduction=self.reduction,
-            positive=self.positive,
-            vote_epochs=self.vote_epochs,
-            touch_rate=torch.from_numpy(problem.flat.touch_rate(problem.batch_size)),
-        )
+        touch_rate = torch.from_numpy(problem.flat.touch_rate(problem.batch_size))
+        return TraceHead(self, problem.n_annotators, problem.n_classes, touch_rate=touch_rate)

@@ -12,14 +12,13 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.aggregators.majority_vote import decide
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks.heads import TargetHead
-from crowdprism.parameters import Allowed, OneOf
+from crowdprism.parameters import OneOf
 from crowdprism.seeding import stream
 
 
@@ -36,9 +35,8 @@ class TwoStage(CrowdClassifier):
         `"soft"`: the aggregator's class probabilities.
     unlabelled
         What becomes of items without annotations. `"drop"`: not trained on. `"random"`: a class drawn at random, and
-        `"prior"`: the class that the aggregator finds most common; the published reference implementation trains
-        NN-MV on the first and NN-DSEM on the second, which explains their low published numbers where most items
-        are unlabelled.
+        `"prior"`: the aggregator's most common class; the published NN-MV trains on the first and NN-DSEM on the
+        second, which explains their low numbers where most items are unlabelled.
     **training
         Parameters of `CrowdClassifier`; `mixup=1.0` mixes items and their targets.
     """
@@ -47,7 +45,7 @@ class TwoStage(CrowdClassifier):
     no_confusions: ClassVar[str] = (
         " Its aggregator estimates none; aggregator='dawid-skene' does, and so does the classifier 'geocrowdnet'."
     )
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
+    _allowed: ClassVar = {
         "aggregator": OneOf(*AGGREGATORS),
         "targets": OneOf("hard", "soft"),
         "unlabelled": OneOf("drop", "random", "prior"),
@@ -79,15 +77,8 @@ class TwoStage(CrowdClassifier):
         labelled = annotations.labels_per_item > 0
         targets = np.where(labelled[:, None] & (self.targets == "soft"), probabilities, hard)
         if self.unlabelled == "random":
-            targets[~labelled] = random_classes(int((~labelled).sum()), problem)
+            drawn = stream(problem.seed, "unlabelled").integers(problem.n_classes, size=int((~labelled).sum()))
+            targets[~labelled] = np.eye(problem.n_classes)[drawn]
         every_target, used = problem.item_targets(targets, labelled | (self.unlabelled != "drop"))
-        confusions = aggregated.confusions
-        return TargetHead(
-            every_target, used=used, confusions=None if confusions is None else torch.from_numpy(np.array(confusions))
-        )
-
-
-def random_classes(n_items: int, problem: Problem) -> NDArray[np.float64]:
-    """One-hot rows of classes drawn evenly."""
-    drawn = stream(problem.seed, "unlabelled").integers(problem.n_classes, size=n_items)
-    return np.asarray(np.eye(problem.n_classes)[drawn])
+        confusions = None if aggregated.confusions is None else torch.from_numpy(np.array(aggregated.confusions))
+        return TargetHead(every_target, used=used, confusions=confusions)

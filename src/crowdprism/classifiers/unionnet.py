@@ -5,7 +5,6 @@ Wei, Xie, Feng, Han and An, "Deep learning from multiple noisy annotators as a u
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -16,7 +15,7 @@ from torch.autograd.function import once_differentiable
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks import Batch, CrowdHead, coupled_cross_entropy
-from crowdprism.parameters import Allowed, OneOf, Real
+from crowdprism.parameters import OneOf, Real
 
 BLOCK = 2**12  # columns of scores formed at once: with a hundred items they stay in the processor's cache
 
@@ -60,8 +59,6 @@ class UnionHead(CrowdHead):
 
     "B": T f(x), where each true class's part of T is a distribution over all annotators and labels.
     "A": softmax(T f(x)) over all annotators and labels, T free.
-    Both need a sum over all annotators at each step, and every entry of T has a gradient: their cost grows with the
-    number of annotators by definition; for "A" with the items of the batch as well.
     """
 
     def __init__(
@@ -76,8 +73,7 @@ class UnionHead(CrowdHead):
 
     def by_annotator(self, values: Tensor) -> Tensor:
         """(true class, annotator x given label) -> (annotator, true class, given label)."""
-        n_classes = len(values)
-        return values.view(n_classes, -1, n_classes).transpose(0, 1)
+        return values.view(len(values), -1, len(values)).transpose(0, 1)
 
     def log_transition(self) -> Tensor:
         """(annotator, true class, given label) log probabilities of variant B: one per true class over all others."""
@@ -108,9 +104,8 @@ class UnionHead(CrowdHead):
 class UnionNet(CrowdClassifier):
     """Treat all annotations of an item as one answer, predicted through one transition over annotators and labels.
 
-    The transition also encodes how often each annotator labels. Both variants cost time in proportion to the number
-    of annotators at each step, since their normaliser sums over all of them; with very many annotators
-    `geocrowdnet` or `crowdlayer` is the better choice.
+    The transition also encodes how often each annotator labels. The normaliser sums over all annotators at each step:
+    with very many of them `geocrowdnet` or `crowdlayer` is the better choice.
 
     Parameters
     ----------
@@ -124,11 +119,7 @@ class UnionNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "unionnet-b"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "variant": OneOf("A", "B"),
-        "off_diagonal": Real(0, 1, below=True),
-        "start_scale": Real(0),
-    }
+    _allowed: ClassVar = {"variant": OneOf("A", "B"), "off_diagonal": Real(0, 1, below=True), "start_scale": Real(0)}
 
     variant: Literal["A", "B"] = "B"
     off_diagonal: float = 1e-5
@@ -138,10 +129,5 @@ class UnionNet(CrowdClassifier):
         return f"unionnet-{self.variant.lower()}"
 
     def _make_head(self, problem: Problem) -> CrowdHead:
-        return UnionHead(
-            self.variant,
-            problem.n_annotators,
-            problem.n_classes,
-            off_diagonal=self.off_diagonal,
-            scale=self.start_scale,
-        )
+        sizes = problem.n_annotators, problem.n_classes
+        return UnionHead(self.variant, *sizes, off_diagonal=self.off_diagonal, scale=self.start_scale)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, ThreadOptions
+from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, ThreadOptions, VoiceOptions
 from crowdprism.cli.run_folder import (
     Run,
     Written,
@@ -46,6 +46,7 @@ def aggregate(
     report: WithReport = True,
     force: Force = False,
     reading: ReadingOptions,
+    voices: VoiceOptions,
     seed: Annotated[int, typer.Option(help="Seed of methods that use random numbers.")] = 0,
     threading: ThreadOptions,
     json: AsJson = False,
@@ -67,6 +68,7 @@ def aggregate(
         aggregator.set_params(random_state=seed)
     with run_target(output, kind="result", force=force, inputs=[*files, reading.gold_file]) as fresh:
         annotations = reading.read(files)
+        voices.apply(aggregator, annotations)
         run = Run(aggregator.fit(annotations).result_, annotations, with_report=report)
         written = Written() if fresh is None else write_run(fresh, run)
     deliver(run, output, written, as_json=json)
@@ -80,6 +82,10 @@ def deliver(run: Run, output: Path | None, written: Written, *, as_json: bool) -
         write_labels(sys.stdout, run.result, run.annotations)
     else:
         print_summary(run.result, run.annotations, folder=output)
+    if run.result.voices:
+        from crowdprism.aggregators.one_voice import describe_voices
+
+        remark(f"note: {describe_voices(run.result.voices, run.result.n_annotators)}")
     if output is not None:
         remark(f"wrote {', '.join(str(output / name) for name in written.names)} and the result")
     if written.report_failed:
@@ -102,6 +108,7 @@ def to_record(result: FitResult, annotations: Annotations) -> dict[str, Any]:
         "accuracy_against_gold": gold_accuracy(result, annotations),
         "labels": to_rows(label_columns(result)),
         "annotator_accuracy": None if result.annotator_accuracy is None else to_rows(annotator_columns(result)),
+        "voices": [list(names) for names in result.voices],
         "warnings": list(result.warnings),
     }
 

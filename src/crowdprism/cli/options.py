@@ -31,6 +31,7 @@ READING_NAMES = ("skip_missing", "include_rejected", "annotator_from", "encoding
 TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 ReadingOption = functools.partial(typer.Option, rich_help_panel="Reading annotations")
 FeatureOption = functools.partial(typer.Option, rich_help_panel="Features of the items")
+VoiceOption = functools.partial(typer.Option, rich_help_panel="Annotators who answer as one")
 DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
 Files = Annotated[
@@ -201,6 +202,53 @@ class ThreadOptions:
             from crowdprism.training import use_threads
 
             use_threads(self.threads)
+
+
+@dataclass(frozen=True)
+class VoiceOptions:
+    """Which annotators count as one."""
+
+    one_voice: Annotated[
+        list[str] | None,
+        VoiceOption(
+            "--one-voice",
+            metavar="NAMES",
+            help="Annotators who answer as one, separated by commas; they are counted once. Repeat for more groups.",
+        ),
+    ] = None
+    dependence: Annotated[
+        str,
+        VoiceOption("--dependence", help="auto: find annotators who answer as one; none: count every annotator."),
+    ] = "auto"
+
+    def apply(self, method: Any, annotations: Annotations) -> None:
+        """Set `dependence` of a method; an error where the method has none and one was asked for."""
+        if self.dependence not in ("auto", "none"):
+            raise InvalidParameterError(f"--dependence takes auto or none, not {self.dependence!r}.")
+        if self.one_voice and self.dependence == "none":
+            raise InvalidParameterError(
+                "--one-voice and --dependence none contradict each other. Leave out one of them."
+            )
+        if not self.one_voice and self.dependence == "auto":
+            return
+        if "dependence" not in method.get_params():
+            raise InvalidParameterError(
+                f"{method.name} counts every annotator; it takes no --one-voice or --dependence."
+            )
+        method.set_params(dependence=split_voices(self.one_voice, annotations) if self.one_voice else None)
+
+
+def split_voices(texts: Sequence[str], annotations: Annotations) -> list[list[Any]]:
+    """Groups of annotators' own names, which may be numbers, from texts with commas."""
+    from crowdprism.aggregators.one_voice import given_groups
+
+    own = {str(name): name for name in annotations.annotators.tolist()}
+    groups = [[own.get(name.strip(), name.strip()) for name in text.split(",")] for text in texts]
+    try:
+        given_groups(groups, annotations)
+    except InvalidParameterError as error:
+        raise InvalidParameterError(error.problem, parameter="one_voice", remedy=error.remedy) from error
+    return groups
 
 
 @dataclass(frozen=True)

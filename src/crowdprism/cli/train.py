@@ -22,6 +22,7 @@ from crowdprism.cli.options import (
     ReadingOptions,
     TextColumn,
     ThreadOptions,
+    VoiceOptions,
     require_exists,
 )
 from crowdprism.cli.run_folder import Run, Written, command_line
@@ -59,6 +60,7 @@ def train(
     report: WithReport = True,
     force: Force = False,
     reading: ReadingOptions,
+    voices: VoiceOptions,
     seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same classifier.")] = 0,
     device: DeviceOptions,
     json: AsJson = False,
@@ -88,6 +90,7 @@ def train(
         settings |= {} if epochs is None else {"epochs": epochs}
         settings |= {} if place is None else {"checkpoint": place, "resume": resume}
         model = cp.make_classifier(method, **settings)
+        voices.apply(model, annotations)
         values = found.features.values
         remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
         model.fit(values, annotations)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -14,16 +13,16 @@ from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import text_tables
 from crowdprism.formats.json_text import JsonLines, parse_json
 from crowdprism.formats.numpy_files import arrays_of
+from crowdprism.formats.parquet_files import read_parquet
 from crowdprism.formats.raw_annotations import ReadingOptions
 from crowdprism.formats.schemas import Schema, require_shape
 from crowdprism.formats.text_tables import decode, read_table
-from crowdprism.formats.unpacking import limit_for, packing_of, read_bytes, too_large, unpack, unzip
+from crowdprism.formats.unpacking import packing_of, read_bytes, unpack, unzip
 
 Container = Literal["table", "json", "json lines", "parquet", "npy", "npz", "zip"]
 HEAD_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 22  # a table whose first line is longer than this is no table
 N_SAMPLE = 50
-CELL_BYTES = 16  # what polars takes at least for a cell of text
 ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".manifest", ".parquet", ".npy", ".npz", ".zip")
 PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "zip"}
@@ -223,20 +222,6 @@ def typed_series(name: str, values: list[Any]) -> pl.Series:
     if kinds == {int} and all(value is None or -(1 << 63) <= value < 1 << 63 for value in values):
         return pl.Series(name, values, dtype=pl.Int64)
     return pl.Series(name, values, dtype=pl.Object)
-
-
-def read_parquet(data: bytes, name: str, max_size: int | None) -> pl.DataFrame:
-    """Read a Parquet file whose cells fit the limit: a few bytes can stand for millions of equal rows."""
-    try:
-        scan = pl.scan_parquet(io.BytesIO(data))
-        n_cells = scan.select(pl.len()).collect().item() * max(len(scan.collect_schema()), 1)
-        if n_cells * CELL_BYTES > limit_for(len(data), max_size):
-            raise too_large(name, "states that it unpacks to", limit_for(len(data), max_size))
-        return pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
-        raise UnreadableFileError(f"{name} is a damaged or truncated Parquet file ({error}).") from error
 
 
 def open_documents(path: Path, options: ReadingOptions) -> list[Document]:

@@ -3,42 +3,29 @@
 from __future__ import annotations
 
 from crowdprism.networks.annotator_layer import (
-    AnnotatorLayer,
     FreeConfusions,
     PairTable,
-    PooledConfusions,
     RowTable,
-    SkillConfusions,
     diagonal_confusions,
     make_annotator_layer,
     suitable_form,
 )
-from crowdprism.networks.backbones import MLP, Dropout, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
+from crowdprism.networks.backbones import Dropout
 from crowdprism.networks.build import NETWORKS, build_network
 from crowdprism.networks.heads import CrowdHead, EpochView, GeometricHead, TargetHead
 from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
 from crowdprism.networks.volume import confusion_gram, confusion_trace, log_volume, prediction_gram
 
 __all__ = [
-    "AnnotatorLayer",
     "Batch",
     "CrowdHead",
     "Dropout",
     "EpochView",
     "FreeConfusions",
     "GeometricHead",
-    "LabelMeHead",
-    "LeNet5",
-    "Linear",
-    "MLP",
-    "MusicHead",
     "NETWORKS",
     "PairTable",
-    "PooledConfusions",
-    "ResNet18",
-    "ResNet9",
     "RowTable",
-    "SkillConfusions",
     "TargetHead",
     "build_network",
     "confusion_gram",

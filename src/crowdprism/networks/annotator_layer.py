@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -28,7 +27,6 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.networks.losses import Batch, log_columns
 from crowdprism.networks.volume import confusion_gram
 
-Form = Literal["free", "pooled", "skill"]
 ALL_ROWS_LIMIT = 2**14  # numbers; a smaller table costs less whole than gathered
 SMALLEST_START = 1e-6  # zeros of a start become this, so that logits are finite
 SKILL_MARGIN = 1e-3  # a start that is never or always right becomes a skill this far from certainty
@@ -41,11 +39,6 @@ class RowTable(nn.Module):
     With `touched_only` true a step works on a copy of the touched rows; `crowdprism.training.RowAdam` reads the
     gradient of that copy and writes the rows back, so that neither time nor memory of a step depends on the number of
     rows.
-
-    Examples
-    --------
-    >>> RowTable(torch.zeros(3, 2)).values.shape
-    torch.Size([3, 2])
     """
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
@@ -106,8 +99,7 @@ def diagonal_logit(diagonal: float, n_classes: int) -> float:
     """
     if not 1 / n_classes < diagonal < 1:
         raise InvalidParameterError(
-            f"start_diagonal must be above chance (1/{n_classes}) and below 1, not {diagonal}: classes are held apart "
-            "by it."
+            f"start_diagonal must be above chance (1/{n_classes}) and below 1 to hold classes apart, not {diagonal}."
         )
     return math.log((n_classes - 1) * diagonal / (1 - diagonal))
 
@@ -134,6 +126,10 @@ class AnnotatorLayer(nn.Module, ABC):
     form: str
     table: RowTable
 
+    def __init__(self, start: Tensor) -> None:
+        super().__init__()
+        self.n_annotators, self.n_classes = start.shape[:2]
+
     @abstractmethod
     def _log_confusions_of(self, rows: Tensor) -> Tensor:
         """Rows of the table -> (rows, true class, given label) log confusions."""
@@ -141,16 +137,6 @@ class AnnotatorLayer(nn.Module, ABC):
     @abstractmethod
     def deviation(self, batch: Batch) -> Tensor:
         """(rows, ...) difference of each working row from what it is shrunk to."""
-
-    @property
-    @abstractmethod
-    def n_classes(self) -> int:
-        """Number of classes."""
-
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators."""
-        return int(self.table.values.shape[0])
 
     def block_log_confusions(self, batch: Batch) -> Tensor:
         """Log confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
@@ -184,10 +170,6 @@ class LogitConfusions(AnnotatorLayer):
     common: nn.Parameter | None  # (true class, given label), trained with the rows where there is one
     centre: Tensor | None  # (true class, given label) that rows are shrunk to; None for zero
 
-    @property
-    def n_classes(self) -> int:
-        return int(self.table.values.shape[-1])
-
     def _log_confusions_of(self, rows: Tensor) -> Tensor:
         return torch.log_softmax(rows if self.common is None else rows + self.common, dim=-1)
 
@@ -211,7 +193,7 @@ class FreeConfusions(LogitConfusions):
     centre: Tensor
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
-        super().__init__()
+        super().__init__(start)
         logits = start.clamp_min(SMALLEST_START).log()
         logits = logits - logits.amin(dim=(1, 2), keepdim=True)  # a diagonal start becomes exactly c times identity
         self.table = RowTable(logits, touched_only=touched_only)
@@ -226,7 +208,7 @@ class PooledConfusions(LogitConfusions):
     centre = None
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
-        super().__init__()
+        super().__init__(start)
         logits = start.clamp_min(SMALLEST_START).log()
         common = logits.mean(dim=0)
         self.common = nn.Parameter(common - common.mean())
@@ -248,22 +230,17 @@ class SkillConfusions(AnnotatorLayer):
     form = "skill"
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
-        super().__init__()
+        super().__init__(start)
         right = start.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(SKILL_MARGIN, 1 - SKILL_MARGIN)
         skill = right.logit()
-        if touched_only is None:  # what a step may form of all annotators is their matrices, not their skills
-            touched_only = start.numel() > ALL_ROWS_LIMIT
-        self.table = RowTable(skill, touched_only=touched_only)
-        self.ease = nn.Parameter(torch.zeros(start.shape[-1]))
+        many = start.numel() > ALL_ROWS_LIMIT  # a step may form the matrices of all rows that it updates
+        self.table = RowTable(skill, touched_only=many if touched_only is None else touched_only)
+        self.ease = nn.Parameter(torch.zeros(self.n_classes))
         self.errors = nn.Parameter(start.mean(dim=0).clamp_min(SMALLEST_START).log())
         self.middle: Tensor
         self.right: Tensor
         self.register_buffer("middle", skill.mean())
-        self.register_buffer("right", torch.eye(start.shape[-1], dtype=torch.bool), persistent=False)
-
-    @property
-    def n_classes(self) -> int:
-        return int(self.ease.shape[0])
+        self.register_buffer("right", torch.eye(self.n_classes, dtype=torch.bool), persistent=False)
 
     def _log_errors(self) -> Tensor:
         """(true class, wrong label) log shares of errors; the diagonal is -inf."""
@@ -301,7 +278,7 @@ FORMS: dict[str, type[FreeConfusions] | type[PooledConfusions] | type[SkillConfu
 }
 
 
-def suitable_form(n_annotations: int, n_annotators: int, n_classes: int) -> Form:
+def suitable_form(n_annotations: int, n_annotators: int, n_classes: int) -> str:
     """Choose the form by how many labels an annotator gave on average: a skill each below one label per class.
 
     Above that, pooled: with many labels the residual outweighs its penalty and the form is as rich as the free one,

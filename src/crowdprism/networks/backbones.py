@@ -13,9 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-LENET_SIDE = 28
-RESNET9_SIDE = 32
-
 
 class Dropout(nn.Module):
     """Zero a share of the inputs while training, by draws from `generator`.

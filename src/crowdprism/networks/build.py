@@ -1,7 +1,4 @@
-"""From a network's name, factory or module to a module with seeded weights, global random state left as it was.
-
-Also the embedding of a network: what its last linear layer sees.
-"""
+"""From a network's name, factory or module to a module with seeded weights; the embedding of a network."""
 
 from __future__ import annotations
 
@@ -18,17 +15,7 @@ from torch import Tensor, nn
 from torch.nn import init
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.backbones import (
-    LENET_SIDE,
-    MLP,
-    RESNET9_SIDE,
-    LabelMeHead,
-    LeNet5,
-    Linear,
-    MusicHead,
-    ResNet9,
-    ResNet18,
-)
+from crowdprism.networks.backbones import MLP, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
 
 FEATURE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "linear": Linear,
@@ -38,7 +25,7 @@ FEATURE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
 }
 IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {"lenet5": LeNet5, "resnet9": ResNet9, "resnet18": ResNet18}
 NETWORKS = (*FEATURE_NETWORKS, *IMAGE_NETWORKS)
-IMAGE_SIDES = {"lenet5": LENET_SIDE, "resnet9": RESNET9_SIDE}
+IMAGE_SIDES = {"lenet5": 28, "resnet9": 32}  # others take any
 _LENDING = threading.RLock()  # torch's global stream is one for all threads of a process
 os.register_at_fork(before=_LENDING.acquire, after_in_parent=_LENDING.release, after_in_child=_LENDING.release)
 
@@ -73,8 +60,8 @@ def resolve_network(network: Any, input_shape: Sequence[int]) -> Any:
     if network == "auto":
         if len(input_shape) == 1:
             return "mlp"
-        side = input_shape[-1]
-        return {LENET_SIDE: "lenet5", RESNET9_SIDE: "resnet9"}.get(side, "resnet18") if len(input_shape) == 3 else "mlp"
+        made_for = {side: name for name, side in IMAGE_SIDES.items()}
+        return made_for.get(input_shape[-1], "resnet18") if len(input_shape) == 3 else "mlp"
     if isinstance(network, str) and network not in NETWORKS:
         raise InvalidParameterError(f"There is no network {network!r}; there are auto, {', '.join(NETWORKS)}.")
     if not isinstance(network, (str, nn.Module)) and not callable(network):
@@ -86,24 +73,14 @@ def resolve_network(network: Any, input_shape: Sequence[int]) -> Any:
 
 
 def build_network(
-    network: Any,
-    input_shape: Sequence[int],
+    network: Any,  # name from `NETWORKS`, function `(input_shape, n_classes) -> Module`, or module
+    input_shape: Sequence[int],  # of one item
     n_classes: int,
     *,
-    options: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,  # further arguments of a named network, such as `hidden=(64, 64)`
     generator: torch.Generator,
 ) -> nn.Module:
-    """Return a network with weights drawn from `generator`.
-
-    Parameters
-    ----------
-    network
-        A name from `NETWORKS`, a function `(input_shape, n_classes) -> Module`, or a module, which is copied and
-        keeps the weights it has.
-    input_shape
-        Shape of one item.
-    options
-        Further arguments of a named network, such as `hidden=(64, 64)`.
+    """Return a network with weights drawn from `generator`; a module is copied and keeps the weights it has.
 
     Examples
     --------
@@ -134,6 +111,8 @@ def seeded(make: Callable[[], nn.Module], generator: torch.Generator) -> nn.Modu
     """Return the module that `make` builds, its weights drawn from `generator` and not from torch's global stream."""
     with torch.device("meta"):  # no storage, so no draws from the global stream
         built = make()
+    if torch.get_default_device().type == "meta":  # the caller wants shapes only
+        return built
     built.to_empty(device="cpu")
     initialize(built, generator)
     return built

@@ -27,30 +27,19 @@ RENEW_EVERY = 32  # steps between renewals of the Gram of all confusions, where 
 
 @dataclass(eq=False)
 class EpochView:
-    """The state of training at the end of an epoch, computed only where asked for.
+    """The state of training at the end of an epoch, with all training annotations as flat tensors."""
 
-    Attributes
-    ----------
-    epoch
-        Number of the epoch that ended, from 0.
-    item, annotator, label, weight
-        (annotation,) all training annotations: positions of items among the training items, annotator and label
-        codes, weights or None.
-    network
-        The network, whose weights a hook may read or, for methods that re-initialise it, write.
-    """
-
-    epoch: int
-    item: Tensor
-    annotator: Tensor
-    label: Tensor
-    weight: Tensor | None
-    network: nn.Module
+    epoch: int  # that ended, from 0
+    item: Tensor  # (annotation,) position among the training items
+    annotator: Tensor  # (annotation,)
+    label: Tensor  # (annotation,)
+    weight: Tensor | None  # (annotation,) or None where all count 1
+    network: nn.Module  # whose weights a hook may read or, for methods that re-initialise it, write
     evaluate: Callable[[], Tensor]
 
     @cached_property
     def log_class_probs(self) -> Tensor:
-        """(n_items, true class) predictions for all training items, in evaluation mode."""
+        """(n_items, true class) predictions for all training items, in evaluation mode; computed if asked for."""
         return self.evaluate()
 
 
@@ -62,12 +51,9 @@ class CrowdHead(nn.Module):
     """
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
-        """Return the sum (not the mean) over the batch's annotations of their loss.
+        """Return the sum (not the mean) of the loss over the batch's annotations.
 
-        Parameters
-        ----------
-        log_class_probs
-            (batch, true class) log-softmax of the network's outputs.
+        `log_class_probs` are the log-softmax of the network's outputs, (batch, true class).
         """
         raise NotImplementedError
 
@@ -250,18 +236,15 @@ class TargetHead(CrowdHead):
     """Cross-entropy against one row of class probabilities per item.
 
     Two-stage methods set `targets` once; EM methods write new ones at the end of an epoch.
-
-    Parameters
-    ----------
-    targets
-        (n_items, n_classes), rows sum to one.
-    used
-        (n_items,) whether an item takes part in training at all; None for all.
-    confusions
-        (annotator, true class, given label) as known so far, or None.
     """
 
-    def __init__(self, targets: Tensor, *, used: Tensor | None = None, confusions: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        targets: Tensor,  # (n_items, n_classes), rows sum to one
+        *,
+        used: Tensor | None = None,  # (n_items,) whether an item takes part in training at all; None for all
+        confusions: Tensor | None = None,  # (annotator, true class, given label) as known so far
+    ) -> None:
         super().__init__()
         self.targets: Tensor
         self.known_confusions: Tensor | None

@@ -19,47 +19,26 @@ PARALLEL_FROM = 2**15  # numbers from which on torch's threads add up the gradie
 class Batch:
     """Items of one step with their annotations, as flat tensors.
 
-    Attributes
-    ----------
-    features
-        (batch, ...) what the network sees.
-    index
-        (batch,) position of each row among the training items.
-    item, annotator, label
-        (annotation,) row of the batch, annotator code, label code.
-    weight
-        (annotation,) or None where all count 1.
-    count
-        Sum of the weights: the denominator of a mean per annotation. Not zero even for a batch without annotations.
-    n_labelled
-        Number of items with annotations: the denominator of a mean per item; at least 1.
-    annotation
-        Position of each annotation among all training annotations, for parameters that belong to single annotations.
-        Mixup repeats annotations, but not these.
-    group, group_row, group_weight, evidence_weight
-        Annotations that are evidence about the same item share a `group`; `group_row` is the batch row of each
-        group. None where groups are the rows themselves; mixup makes two groups per row, with weights. Annotations
-        within a group then count by `evidence_weight`, as `weight` already holds the share of the mixture.
-    partner, share
-        Where single annotations are mixed in pairs: the annotation that each is mixed with, and its own share. Rows
-        are then annotations. None elsewhere.
+    Annotations that are evidence about the same item share a `group`; by default groups are the rows themselves. Mixup
+    makes two groups per row, with weights, and repeats annotations; within a group they count by `evidence_weight`, as
+    `weight` already holds the share of the mixture.
     """
 
-    features: Tensor
-    index: Tensor
-    item: Tensor
-    annotator: Tensor
-    label: Tensor
-    weight: Tensor | None
-    count: float
-    n_labelled: int
-    annotation: Tensor
-    group: Tensor | None = None
-    group_row: Tensor | None = None
-    group_weight: Tensor | None = None
-    partner: Tensor | None = None
-    share: Tensor | None = None
-    evidence_weight: Tensor | None = None
+    features: Tensor  # (batch, ...) what the network sees
+    index: Tensor  # (batch,) position of each row among the training items
+    item: Tensor  # (annotation,) row of the batch
+    annotator: Tensor  # (annotation,)
+    label: Tensor  # (annotation,)
+    weight: Tensor | None  # (annotation,) or None where all count 1
+    count: float  # sum of the weights, for a mean per annotation; not zero even for a batch without annotations
+    n_labelled: int  # items with annotations, for a mean per item; at least 1
+    annotation: Tensor  # positions among all training annotations, each once
+    group: Tensor | None = None  # (annotation,)
+    group_row: Tensor | None = None  # (group,) row of the batch
+    group_weight: Tensor | None = None  # (group,)
+    evidence_weight: Tensor | None = None  # (annotation,)
+    partner: Tensor | None = None  # (annotation,) that each is mixed with, where rows are single annotations
+    share: Tensor | None = None  # (annotation,) its own part in that mixture
 
     @cached_property
     def _distinct(self) -> tuple[Tensor, Tensor]:
@@ -164,13 +143,7 @@ def label_cross_entropy(
 
 
 def soft_cross_entropy(log_class_probs: Tensor, targets: Tensor, weight: Tensor | None = None) -> Tensor:
-    """Sum over rows of -Σ_k target_k log f_k.
-
-    Examples
-    --------
-    >>> round(float(soft_cross_entropy(torch.tensor([[0.5, 0.5]]).log(), torch.tensor([[1.0, 0.0]]))), 4)  # log 2
-    0.6931
-    """
+    """Sum over rows of -Σ_k target_k log f_k."""
     each = -(targets * log_class_probs).sum(dim=1)
     return each.sum() if weight is None else (weight * each).sum()
 

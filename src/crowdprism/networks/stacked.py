@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -27,24 +28,18 @@ STACKABLE = (nn.Flatten, nn.Linear, nn.ReLU, nn.BatchNorm1d, Dropout)
 
 def can_stack(networks: Sequence[nn.Module], heads: Sequence[CrowdHead]) -> bool:
     """Tell whether models are alike enough: equal chains of plain layers, and GeoCrowdNet's heads with small tables."""
-    chains = all(
-        isinstance(network, nn.Sequential)
-        and all(isinstance(layer, STACKABLE) and getattr(layer, "momentum", 0.0) is not None for layer in network)
+    chains = [
+        repr(network)  # every layer with its sizes
         for network in networks
-    )
-    small = all(
-        type(head) is GeometricHead and isinstance(head.layer, LogitConfusions) and not head.layer.table.touched_only
-        for head in heads
-    )
-    if not chains or not small:
-        return False
-    shapes = {repr(network) for network in networks}  # every layer with its sizes
-    kinds = {
+        if isinstance(network, nn.Sequential)
+        and all(isinstance(layer, STACKABLE) and getattr(layer, "momentum", 0.0) is not None for layer in network)
+    ]
+    kinds = [
         (head.layer.form, head.kind, head.temper, head.regularizer, head.reference)
         for head in heads
-        if isinstance(head, GeometricHead)
-    }
-    return len(shapes) == len(kinds) == 1
+        if type(head) is GeometricHead and isinstance(head.layer, LogitConfusions) and not head.layer.table.touched_only
+    ]
+    return len(chains) == len(networks) and len(kinds) == len(heads) and len(set(chains)) == len(set(kinds)) == 1
 
 
 class StackedNetwork(nn.Module):
@@ -63,13 +58,16 @@ class StackedNetwork(nn.Module):
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
         self.networks = nn.ModuleList(networks)
-        self._statistics = stack_module_state(list(networks))[1]
-        self._names = [name for name, _ in networks[0].named_parameters()]
-        self._parameters_by_name = list(zip(*(network.parameters() for network in networks), strict=True))
+        names = [name for name, _ in networks[0].named_parameters()]
+        self._same = dict(zip(names, zip(*(network.parameters() for network in networks), strict=True), strict=True))
+
+    @cached_property
+    def _statistics(self) -> dict[str, Tensor]:  # made with the first step, when the networks are on their device
+        return stack_module_state(list(self.networks))[1]
 
     def forward(self, features: Tensor) -> Tensor:
         """(model * batch, ...) -> (model * batch, n_classes)."""
-        parameters = {name: torch.stack(same) for name, same in zip(self._names, self._parameters_by_name, strict=True)}
+        parameters = {name: torch.stack(same) for name, same in self._same.items()}
         by_model = features.view(len(self.networks), -1, *features.shape[1:])
         outputs: Tensor = vmap(self._one, randomness="different")(parameters, self._statistics, by_model)
         return outputs.flatten(0, 1)
@@ -91,18 +89,15 @@ class StackedHead(CrowdHead):
 
     Annotators of model s have codes from `s * n_annotators` on. Each model's loss is divided by its own count, so
     that one model's gradient does not depend on the others.
-
-    Parameters
-    ----------
-    heads
-        The models' heads.
-    noise
-        (n_models,) standard deviation of the noise added to each model's scaled features.
-    seed
-        Of the noise.
     """
 
-    def __init__(self, heads: Sequence[GeometricHead], *, noise: Sequence[float], seed: int) -> None:
+    def __init__(
+        self,
+        heads: Sequence[GeometricHead],
+        *,
+        noise: Sequence[float],  # (n_models,) standard deviation of what is added to each model's scaled features
+        seed: int,  # of the noise
+    ) -> None:
         super().__init__()
         self.heads = nn.ModuleList(heads)
         self.layers = [head.layer for head in heads if isinstance(head.layer, LogitConfusions)]

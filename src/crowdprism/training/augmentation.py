@@ -18,24 +18,12 @@ from crowdprism.seeding import stream, torch_stream
 
 @dataclass(frozen=True)
 class Augmentation:
-    """Which changes, and how strong; all off by default.
+    """Which changes, and how strong; all off by default."""
 
-    Attributes
-    ----------
-    noise
-        Standard deviation of Gaussian noise added to the scaled features.
-    shift
-        Images move by up to this many pixels each way; what comes in is zero.
-    flip
-        Images are mirrored left to right half of the time.
-    mixup
-        Parameter of the Beta distribution by which pairs of items are mixed; 0 is off (Zhang et al. 2018).
-    """
-
-    noise: float = 0.0
-    shift: int = 0
-    flip: bool = False
-    mixup: float = 0.0
+    noise: float = 0.0  # standard deviation of Gaussian noise added to the scaled features
+    shift: int = 0  # images move by up to this many pixels each way; what comes in is zero
+    flip: bool = False  # images are mirrored left to right half of the time
+    mixup: float = 0.0  # parameter of the Beta distribution by which pairs of items are mixed (Zhang et al. 2018)
 
     allowed: ClassVar[Mapping[str, Any]] = {
         "noise": Real(0),

@@ -20,18 +20,12 @@ GATHERED_BATCHES = 64  # batches whose annotations are gathered at once
 
 @dataclass(frozen=True)
 class FlatAnnotations:
-    """The annotations of the training items, sorted by item; `extra_items` more items have none.
+    """The annotations of the training items, sorted by item."""
 
-    Attributes
-    ----------
-    start
-        (n_items + 1,) annotations of item i stand at `start[i]:start[i + 1]`.
-    """
-
-    start: IntArray
-    annotator: IntArray
-    label: IntArray
-    weight: NDArray[np.float32] | None
+    start: IntArray  # (n_items + 1,) annotations of item i stand at `start[i]:start[i + 1]`
+    annotator: IntArray  # (annotation,)
+    label: IntArray  # (annotation,)
+    weight: NDArray[np.float32] | None  # (annotation,) or None where all count 1
     n_annotators: int
     n_classes: int
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
@@ -37,13 +37,13 @@ from crowdprism.training.checkpoint import (
 from crowdprism.training.items import Items
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
 from crowdprism.training.settings import (
+    CPU,
     Callback,
     EpochRecord,
     TrainingSettings,
     choose_device,
     choose_threads,
     limited_threads,
-    multiply_adds,
 )
 
 EVALUATION_BATCH = 1024
@@ -68,25 +68,18 @@ def predict_log_probs(network: nn.Module, items: Items, batch_size: int = EVALUA
     was_training = network.training
     network.eval()
     order = np.array_split(np.arange(len(items)), max(1, -(-len(items) // batch_size)))
+    device = next((parameter.device for parameter in network.parameters()), CPU)
     try:
-        parts = [torch.log_softmax(network(features).float(), dim=-1).cpu() for features in items.batches(order, None)]
+        with limited_threads(choose_threads(network, items.shape, min(batch_size, len(items)), device)):
+            outputs = (network(features).float() for features in items.batches(order, None))
+            parts = [torch.log_softmax(output, dim=-1).cpu() for output in outputs]
     finally:
         network.train(was_training)
     return torch.cat(parts)
 
 
 class Trainer:
-    """Trains a network with a crowd head on items and their annotations.
-
-    Parameters
-    ----------
-    validate
-        Called after each epoch; returns a figure of which larger is better.
-    callbacks
-        Called with an `EpochRecord` after each epoch; one that returns True ends training.
-    checkpoints
-        Where to keep the state after each epoch. A run resumes from what is there.
-    """
+    """Trains a network with a crowd head on items and their annotations."""
 
     def __init__(
         self,
@@ -96,9 +89,10 @@ class Trainer:
         annotations: FlatAnnotations,
         settings: TrainingSettings,
         *,
-        validate: Callable[[], float] | None = None,
-        callbacks: Sequence[Callback] = (),
-        checkpoints: CheckpointFolder | None = None,
+        validate: Callable[[], float] | None = None,  # called after each epoch; of its figures, larger is better
+        callbacks: Sequence[Callback] = (),  # called after each epoch; one that returns True ends training
+        checkpoints: CheckpointFolder
+        | None = None,  # keeps the state after each epoch; a run resumes from what is there
     ) -> None:
         settings.check()
         self.settings = settings
@@ -115,7 +109,6 @@ class Trainer:
         fresh = settings.fresh_network and settings.rounds > 1
         self._untrained = {name: value.clone() for name, value in network.state_dict().items()} if fresh else None
         self._make_optimizers()
-        self._multiply_adds = settings.batch_size * self._multiply_adds_per_item()
 
     def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
         """Item positions of each batch of an epoch."""
@@ -123,9 +116,12 @@ class Trainer:
         shuffled = epoch_order(len(self._visited), s.batch_size, random, even=s.even_batches)
         return [self._visited[places] for places in shuffled[: s.max_batches]]
 
-    def _multiply_adds_per_item(self) -> int:
-        """Of the network's forward pass; two items, because a user's network may not take a single one."""
-        return multiply_adds(self.network, torch.zeros(2, *self.items.shape, device=self.device)) // 2
+    def _features(self, order: Sequence[NDArray[np.int64]], random: torch.Generator) -> Iterator[Tensor]:
+        """Features of each batch of an epoch."""
+        return self.items.batches(order, random)
+
+    def _choose_threads(self) -> int:
+        return choose_threads(self.network, self.items.shape, self.settings.batch_size, self.device)
 
     def _make_optimizers(self) -> None:
         s = self.settings
@@ -153,27 +149,27 @@ class Trainer:
         Torch uses as many threads as the work of a step is worth (`choose_threads`) until the run is over.
         """
         self._resume()
-        self.outcome.threads = choose_threads(self._multiply_adds, self.device)
         total = self.settings.epochs * self._n_batches
         name = "training" if not self.settings.member else f"training {self.settings.member + 1}"
-        with limited_threads(self.outcome.threads), progress(name, total=total) as bar:
-            bar.advance(self.outcome.epochs_done * self._n_batches)
-            try:
+        try:
+            self.outcome.threads = self._choose_threads()
+            with limited_threads(self.outcome.threads), progress(name, total=total) as bar:
+                bar.advance(self.outcome.epochs_done * self._n_batches)
                 while not self.outcome.finished:
                     self._one_epoch(bar)
-            except KeyboardInterrupt:
-                self.outcome.interrupted = True
-                warnings.warn(
-                    f"Training was interrupted after {self.outcome.epochs_done} of {self.settings.epochs} epochs; "
-                    "the best weights so far are kept.",
-                    CrowdprismWarning,
-                    stacklevel=2,
-                )
-            except torch.OutOfMemoryError as error:
-                raise TrainingError(
-                    f"A batch of {self.settings.batch_size} items did not fit in the memory of {self.device}. "
-                    f"Try batch_size={max(1, self.settings.batch_size // 2)}, or precision='bfloat16'."
-                ) from error
+        except KeyboardInterrupt:
+            self.outcome.interrupted = True
+            warnings.warn(
+                f"Training was interrupted after {self.outcome.epochs_done} of {self.settings.epochs} epochs; "
+                "the best weights so far are kept.",
+                CrowdprismWarning,
+                stacklevel=2,
+            )
+        except torch.OutOfMemoryError as error:
+            raise TrainingError(
+                f"A batch of {self.settings.batch_size} items did not fit in the memory of {self.device}. "
+                f"Try batch_size={max(1, self.settings.batch_size // 2)}, or precision='bfloat16'."
+            ) from error
         self._finish()
         return self.outcome
 
@@ -216,7 +212,7 @@ class Trainer:
         loading = torch_stream(s.seed, "loading", s.member, epoch)
         counts: list[float] = []
         parts: dict[str, list[Tensor]] = {}
-        batches = self.annotations.batches(order, self.items.batches(order, loading), self.device)
+        batches = self.annotations.batches(order, self._features(order, loading), self.device)
         for place, batch in enumerate(batches):
             if augment is not None:
                 batch = augment(batch)

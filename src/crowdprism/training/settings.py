@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -19,73 +19,41 @@ from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "bfloat16")
 SHARE = Real(0, 1)
-WORK_PER_THREAD = 2**24  # multiply-adds of a step's forward pass that are worth another thread; see `choose_threads`
+CPU = torch.device("cpu")
+WORK_PER_THREAD = 2**28  # multiply-adds of a forward pass: two threads where a step takes a tenth of a second
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """Settings of one training run.
+    """Settings of one training run; every random stream is derived from `seed`, `member` and the epoch."""
 
-    Attributes
-    ----------
-    epochs, batch_size
-        Passes over the items, and items (not annotations) per step.
-    optimizer, schedule
-        See `OPTIMIZERS` and `SCHEDULES`.
-    learning_rate, weight_decay
-        Of the network.
-    annotator_learning_rate, annotator_weight_decay
-        Of the crowd head.
-    clip_norm
-        Largest norm of the whole gradient, or None.
-    warm_start, ramp
-        Shares of all steps: penalties are off during the first, and grow linearly to full strength over the second.
-    hold_annotators
-        Share of all steps during which the crowd head stays as it started, so that the network first learns what the
-        start says and not the annotators what a random network says.
-    patience
-        Stop after this many epochs without a better validation figure, or None.
-    keep_best
-        Restore the weights of the best validated epoch (the latest among equals) at the end.
-    device, precision, compile
-        `"auto"` takes cuda, then mps, then cpu. `"bfloat16"` runs the network under autocast. `compile` passes the
-        network through `torch.compile`.
-    borrow_stream
-        The network may draw from torch's global stream (a user's own module): lend it ours for each step.
-    even_batches
-        See `epoch_order`.
-    rounds, fresh_network
-        Train in this many equal rounds of epochs: the schedule, the optimisers' state and, with `fresh_network`, the
-        network's weights start anew with each round, as EM with a retrained network needs.
-    max_batches
-        End each epoch after this many steps, or None.
-    seed, member
-        Every random stream is derived from these and the epoch.
-    """
-
-    epochs: int = 50
-    batch_size: int = 64
-    optimizer: str = "adam"
-    schedule: str = "cosine"
-    learning_rate: float = 3e-3
+    epochs: int = 50  # passes over the items
+    batch_size: int = 64  # items (not annotations) per step
+    optimizer: str = "adam"  # see OPTIMIZERS
+    schedule: str = "cosine"  # see SCHEDULES
+    learning_rate: float = 3e-3  # of the network
     weight_decay: float = 0.0
-    annotator_learning_rate: float = 3e-2
+    annotator_learning_rate: float = 3e-2  # of the crowd head
     annotator_weight_decay: float = 0.0
-    clip_norm: float | None = None
-    warm_start: float = 0.0
-    ramp: float = 0.0
+    clip_norm: float | None = None  # largest norm of the whole gradient
+    warm_start: float = 0.0  # share of all steps without penalties
+    ramp: float = 0.0  # share of all steps over which penalties then grow to full strength
+    # Share of all steps during which the crowd head stays as it started, so that the network first learns what the
+    # start says and not the annotators what a random network says.
     hold_annotators: float = 0.0
-    patience: int | None = None
-    keep_best: bool = False
-    device: str = "auto"
-    precision: str = "float32"
-    compile: bool = False
-    borrow_stream: bool = False
-    even_batches: bool = True
+    patience: int | None = None  # stop after this many epochs without a better validation figure
+    keep_best: bool = False  # restore the weights of the best validated epoch (the latest among equals) at the end
+    device: str = "auto"  # cuda, then mps, then cpu
+    precision: str = "float32"  # "bfloat16" runs the network under autocast
+    compile: bool = False  # pass the network through `torch.compile`
+    borrow_stream: bool = False  # a user's network may draw from torch's global stream: lend it ours for each step
+    even_batches: bool = True  # see `epoch_order`
     augmentation: Augmentation = field(default_factory=Augmentation)
+    # Equal rounds of epochs: the schedule, the optimisers' state and, with `fresh_network`, the network's weights start
+    # anew with each round, as EM with a retrained network needs.
     rounds: int = 1
     fresh_network: bool = False
-    max_batches: int | None = None
+    max_batches: int | None = None  # end each epoch after this many steps
     seed: int = 0
     member: int = 0
 
@@ -196,33 +164,38 @@ def use_threads(count: int) -> None:
 
 
 @torch.no_grad()
-def multiply_adds(network: nn.Module, features: torch.Tensor) -> int:
-    """Return the multiply-adds of matrix products and convolutions in a forward pass, in evaluation mode."""
+def multiply_adds(network: nn.Module, item_shape: Sequence[int], device: torch.device) -> int:
+    """Return the multiply-adds of matrix products and convolutions in the forward pass of one item.
+
+    Two items of zeros are passed through in evaluation mode; a user's network may not take a single one.
+    """
     was_training = network.training
     counter = FlopCounterMode(display=False)
     network.eval()
     try:
         with counter:
-            network(features)
+            network(torch.zeros(2, *item_shape, device=device))
     finally:
         network.train(was_training)
-    return int(counter.get_total_flops()) // 2
+    return int(counter.get_total_flops()) // 4  # two operations each, two items
 
 
-def choose_threads(work: int, device: torch.device) -> int:
-    """Return how many threads a run should use: one per `WORK_PER_THREAD`, at most those that torch has now.
+def choose_threads(network: nn.Module, item_shape: Sequence[int], n_items: int, device: torch.device = CPU) -> int:
+    """Return how many threads the passes of a network should use: one per `WORK_PER_THREAD`, at most torch's number.
 
-    Threads of a small network spend their time waiting for each other, and where another process keeps a core busy
-    they wait for that process: a small network on two threads then takes 26 times as long as on one. On another
-    device than the CPU the number stays as it is.
+    Threads of a small network spend their time waiting for each other. Where another process keeps a core busy they
+    wait for that process as well, and a small network on two threads takes 26 times as long as on one. Where there is
+    no choice, on one thread or another device, the number stays as it is.
 
     Parameters
     ----------
-    work
-        Multiply-adds of the forward pass of one step: those of an item times the items of a batch.
+    n_items
+        Items that the network sees at once.
     """
     most = torch.get_num_threads()
-    return most if device.type != "cpu" else max(1, min(most, work // WORK_PER_THREAD))
+    if most == 1 or device.type != "cpu":
+        return most
+    return max(1, min(most, n_items * multiply_adds(network, item_shape, device) // WORK_PER_THREAD))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
 from crowdprism.training.loop import Trainer, TrainingOutcome
 from crowdprism.training.optimizers import RowAdam, make_optimizer
-from crowdprism.training.settings import TrainingSettings, multiply_adds
+from crowdprism.training.settings import TrainingSettings, choose_threads
 
 # What may differ between the models of a stack; everything else must be the same.
 FREE_SETTINGS = {"learning_rate", "annotator_learning_rate", "weight_decay", "augmentation", "seed", "member"}
@@ -51,26 +51,6 @@ def settings_can_stack(settings: Sequence[TrainingSettings]) -> bool:
     return len(alike) == 1 and plain and simple and only_noise
 
 
-class StackedItems:
-    """The same features for each model: item i of model s is number `s * n_items + i`."""
-
-    def __init__(self, items: Items, n_models: int) -> None:
-        self._items, self._n_models = items, n_models
-
-    def __len__(self) -> int:
-        return len(self._items) * self._n_models
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._items.shape
-
-    def batches(self, order: Sequence[NDArray[np.int64]], generator: torch.Generator | None = None) -> Iterator[Tensor]:
-        yield from self._items.batches([index % len(self._items) for index in order], generator)
-
-    def checksum(self) -> str:
-        return self._items.checksum()
-
-
 def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations:
     """Repeat annotations for each model, items and annotators numbered on."""
     shift = np.arange(n_models)
@@ -88,16 +68,9 @@ def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations
 class StackedTrainer(Trainer):
     """Trains the models of a stack together.
 
-    Parameters
-    ----------
-    models
-        At least one; all with the same number of items and alike settings (`settings_can_stack`).
-    items, annotations
-        Pool that the models' `index` points into.
-    measure
-        Called after each epoch with the stacked network's log class probabilities (model, n_items, true class) for
-        `valid_items`, or for the pool where these are None, and the confusions (model, annotator, true class, given
-        label); returns a figure per model of which larger is better.
+    `measure` is called after each epoch with the stacked network's log class probabilities (model, n_items, true class)
+    for `valid_items`, or for all items where these are None, and the confusions (model, annotator, true class, given
+    label); it returns a figure per model of which larger is better.
     """
 
     network: StackedNetwork
@@ -105,8 +78,8 @@ class StackedTrainer(Trainer):
 
     def __init__(
         self,
-        models: Sequence[StackedModel],
-        items: Items,
+        models: Sequence[StackedModel],  # with the same number of items and alike settings (`settings_can_stack`)
+        items: Items,  # that the models' `index` points into
         annotations: FlatAnnotations,
         *,
         measure: Measure | None = None,
@@ -115,7 +88,7 @@ class StackedTrainer(Trainer):
         self.models = list(models)
         self.measure = measure
         self.valid_items = items if valid_items is None else valid_items
-        self.n_models, self._n_items = len(self.models), len(items)
+        self.n_models = len(self.models)
         self.figures: list[NDArray[np.float64]] = []
         self.best_epochs = np.full(self.n_models, -1)
         self._best_figures = np.full(self.n_models, -np.inf)
@@ -125,25 +98,27 @@ class StackedTrainer(Trainer):
         super().__init__(
             StackedNetwork([model.network for model in self.models]),
             StackedHead([model.head for model in self.models], noise=noise, seed=first.seed),
-            StackedItems(items, self.n_models),
+            items,
             stacked_annotations(annotations, self.n_models),
             replace(first, augmentation=Augmentation()),
         )
 
     def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Batches of equal size for each model, in each model's own order."""
+        """Batches of equal size for each model, in its own order; item i of model s is number `s * n_items + i`."""
         shuffled = []
         for place, model in enumerate(self.models):
             s = model.settings
             own = stream(s.seed, "shuffle", s.member, self.outcome.epochs_done)
             order = epoch_order(len(model.index), s.batch_size, own, even=s.even_batches)
-            shuffled.append([place * self._n_items + model.index[batch] for batch in order])
+            shuffled.append([place * len(self.items) + model.index[batch] for batch in order])
         return [np.concatenate(parts) for parts in zip(*shuffled, strict=True)]
 
-    def _multiply_adds_per_item(self) -> int:
-        """Of all models' forward passes for one item each."""
-        features = torch.zeros(2, *self.items.shape, device=self.device)
-        return self.n_models * multiply_adds(self.models[0].network, features) // 2
+    def _features(self, order: Sequence[NDArray[np.int64]], random: torch.Generator) -> Iterator[Tensor]:
+        return super()._features([index % len(self.items) for index in order], random)
+
+    def _choose_threads(self) -> int:
+        n_items = self.n_models * self.settings.batch_size
+        return choose_threads(self.models[0].network, self.items.shape, n_items, self.device)
 
     def _make_optimizers(self) -> None:
         groups: dict[tuple[float, float], list[nn.Parameter]] = {}

@@ -1,0 +1,157 @@
+"""Parquet files as frames, after the sizes in their footer and page headers were compared with the bytes there are.
+
+The table engine allocates what a page header states and ends the process where that fails, so a damaged file must not
+reach it. Headers are Thrift structs in the compact protocol; of them, only numbers are looked at
+(https://parquet.apache.org/docs/file-format/metadata/).
+"""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import polars as pl
+
+from crowdprism.errors import UnreadableFileError
+from crowdprism.formats.unpacking import limit_for, too_large
+
+CELL_BYTES = 16  # what polars takes at least for a cell of text
+MAGIC = b"PAR1"
+MOST_NESTED = 16  # a footer nests six deep
+BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
+# Numbers of fields in the structs of the format.
+ROW_GROUPS, N_ROWS = 4, 3
+COLUMNS, COLUMN, N_VALUES, PACKED_SIZE, DATA_START, DICTIONARY_START = 1, 3, 5, 7, 9, 11
+PAGE_SIZE, PACKED_PAGE_SIZE, DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 2, 3, 5, 7, 8
+Struct = dict[int, Any]
+
+
+def read_parquet(data: bytes, name: str, max_size: int | None) -> pl.DataFrame:
+    """Read a Parquet file whose pages and cells fit the limit: a few bytes can stand for millions of equal rows."""
+    limit = limit_for(len(data), max_size)
+    try:
+        footer = read_footer(data)
+        n_bytes = sum(checked_column(data, one) for group in row_groups(footer) for one in structs(group, COLUMNS))
+        scan = pl.scan_parquet(io.BytesIO(data))
+        n_cells = number(footer, N_ROWS) * max(len(scan.collect_schema()), 1)
+        if max(n_bytes, n_cells * CELL_BYTES) <= limit:
+            return pl.read_parquet(io.BytesIO(data))
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        reason = str(error).split("\n")[0]
+        raise UnreadableFileError(f"{name} is a damaged or truncated Parquet file ({reason}).") from error
+    raise too_large(name, "states that it unpacks to", limit)
+
+
+def read_footer(data: bytes) -> Struct:
+    """The struct at the end of the file."""
+    size = int.from_bytes(data[-8:-4], "little")
+    if len(data) < 12 or data[-4:] != MAGIC or size > len(data) - 12:
+        raise ValueError("it has no footer")
+    return Thrift(data, len(data) - 8 - size).struct()
+
+
+def row_groups(footer: Struct) -> list[Struct]:
+    """The row groups; their rows add up to those of the file."""
+    groups = structs(footer, ROW_GROUPS)
+    n_rows = [number(group, N_ROWS) for group in groups]
+    if min(n_rows, default=0) < 0 or sum(n_rows) != number(footer, N_ROWS):
+        raise ValueError("its numbers of rows do not add up")
+    return groups
+
+
+def checked_column(data: bytes, chunk: Struct) -> int:
+    """Bytes that the pages of a column unpack to; every page lies in the file and holds a part of the values stated."""
+    (column,) = structs(chunk, COLUMN) or [{}]
+    n_values, size, start = (number(column, field) for field in (N_VALUES, PACKED_SIZE, DATA_START))
+    start = min(start, number(column, DICTIONARY_START, 0) or start)
+    if min(n_values, size, start) < 0 or start + size > len(data):
+        raise ValueError("a column lies outside the file")
+    thrift, found, n_bytes = Thrift(data, start), 0, 0
+    while thrift.at < start + size:
+        page = thrift.struct()
+        unpacked, packed = number(page, PAGE_SIZE), number(page, PACKED_PAGE_SIZE)
+        n_names = [number(one, 1) for one in structs(page, DICTIONARY_PAGE)]
+        contents = [*structs(page, DATA_PAGE), *structs(page, DATA_PAGE_V2)]
+        stated = [value for one in contents for value in one.values() if isinstance(value, int)]
+        if min([unpacked, packed, *n_names, *stated]) < 0 or max(n_names, default=0) > max(unpacked, n_values):
+            raise ValueError("a page has a negative or impossible size")
+        n_bytes += unpacked
+        found += sum(number(one, 1) for one in contents)
+        thrift.at += packed
+    if found != n_values or thrift.at != start + size:
+        raise ValueError("the pages of a column do not add up")
+    return n_bytes
+
+
+def number(struct: Struct, field: int, default: int = -1) -> int:
+    """A field that is a number; -1, which no size is, where there is none."""
+    value = struct.get(field, default)
+    return value if isinstance(value, int) else -1
+
+
+def structs(struct: Struct, field: int) -> list[Struct]:
+    """A field that is a struct or a list of structs, as a list."""
+    value = struct.get(field, [])
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(one, dict) for one in found):
+        raise ValueError("a header is not as the format has it")
+    return found
+
+
+class Thrift:
+    """A reader of Thrift's compact protocol; past the end is a ValueError."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self.data = data
+        self.at = at
+
+    def take(self, size: int) -> bytes:
+        """The next bytes."""
+        if not 0 <= size <= len(self.data) - self.at:
+            raise ValueError("a header ends too early")
+        self.at += size
+        return self.data[self.at - size : self.at]
+
+    def varint(self) -> int:
+        """A number of seven bits per byte."""
+        number = shift = 0
+        while shift < 64:
+            byte = self.take(1)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                return number
+            shift += 7
+        raise ValueError("a header holds a number of more than 64 bits")
+
+    def zigzag(self) -> int:
+        """A number with a sign."""
+        number = self.varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def struct(self, depth: int = 0) -> Struct:
+        """The fields of a struct by number."""
+        if depth > MOST_NESTED:
+            raise ValueError("a header is nested too deeply")
+        fields: Struct = {}
+        field = 0
+        while header := self.take(1)[0]:
+            field = field + (header >> 4) if header >> 4 else self.zigzag()
+            kind = header & 15
+            fields[field] = kind == BOOLEANS[0] if kind in BOOLEANS else self.value(kind, depth)
+        return fields
+
+    def value(self, kind: int, depth: int) -> Any:
+        """A value of one kind."""
+        if kind in INTEGERS:
+            return self.zigzag()
+        if kind in (*BOOLEANS, BYTE, DOUBLE):
+            return self.take(8 if kind == DOUBLE else 1)
+        if kind == BINARY:
+            return self.take(self.varint())
+        if kind == STRUCT:
+            return self.struct(depth + 1)
+        if kind in LISTS and depth <= MOST_NESTED:
+            header = self.take(1)[0]
+            size = header >> 4 if header >> 4 < 15 else self.varint()
+            return [self.value(header & 15, depth + 1) for _ in range(size)]
+        raise ValueError(f"a header holds a value of unknown kind {kind}")  # maps do not occur in this format
