@@ -18,6 +18,7 @@ from crowdprism.formats import read_annotations_with_report
 LONG = b"item,annotator,label\n1,a,x\n2,b,y\n"
 PRODIGY = {"_input_hash": 1, "_task_hash": 1, "_session_id": "a", "answer": "accept"}
 RESULT = {"from_name": "kind", "value": {"choices": ["x"]}}
+ODD_RESULT = {"from_name": "kind", "value": {"choices": [{}]}}
 ANSWER = {"workerId": "w", "answerContent": "{}"}
 
 
@@ -60,6 +61,11 @@ REFUSED: list[tuple[str, bytes, str]] = [
     ("text for a result.json", tasks(annotations=[{"result": "x"}]), r"result is not as"),
     ("list for a value.json", tasks(annotations=[{"result": [{"from_name": "a", "value": []}]}]), "value is not as"),
     ("text for a duration.json", tasks(annotations=[{"result": [RESULT], "lead_time": "x"}]), "lead_time is not as"),
+    (
+        "object as gold.json",
+        tasks(annotations=[{"completed_by": 1, "result": [RESULT]}, {"result": [ODD_RESULT], "ground_truth": True}]),
+        "gold labels are not hashable",
+    ),
     ("number accepted.jsonl", json.dumps(PRODIGY | {"accept": 5, "options": []}).encode(), "accept is not as"),
     ("object as label.jsonl", json.dumps(PRODIGY | {"label": {}}).encode(), "label is not as"),
     ("argilla list.json", records({"id": 1, "fields": {}, "responses": {"q": [5]}}), "is not as"),
