@@ -150,7 +150,7 @@ def test_noise_between_two_classes_nobody_can_tell_apart_changes_no_order() -> N
 def test_annotators_of_one_voice_count_once_in_the_label_posterior() -> None:
     problem = small()
     a = problem.annotations
-    model = quick(dependence=[[0, 1]], temper=1.0).fit(problem.X, a)
+    model = quick(dependence=[[0, 1]], evidence_temper=1.0).fit(problem.X, a)
     assert model.result_.voices == ((0, 1),)
     assert "answer as one" in model.result_.warnings[-1]
     log = np.log(np.maximum(model.predict_proba(problem.X), SMALLEST))

@@ -166,3 +166,9 @@ def test_an_account_without_gold_says_so_and_what_answers_would_tell() -> None:
     assert account.advice() == "40 answers would narrow it to about ±8 points."
     assert replace(account, half_width_after=0.14).advice() == ""
     assert "by 1,200 gold answers and what other crowds reached" in replace(account, n_gold=1200).sentence()
+
+
+def test_voices_are_saved_by_position_and_come_back_by_name(result: FitResult, tmp_path: Path) -> None:
+    voices = (tuple(result.annotators.tolist()),)
+    saved = replace(result, voices=voices).save(tmp_path / "run")
+    assert FitResult.load(saved).voices == voices
