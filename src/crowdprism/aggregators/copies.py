@@ -56,6 +56,7 @@ LEAST_Z, LEAST_Z_BY_FIT = 5.0, 3.0  # standard errors above expected agreement; 
 LEAST_EXCESS = 0.6  # share of the expected disagreement that is missing
 EXCESS_SHRINKAGE, KAPPA_SHRINKAGE = 5.0, 10.0  # items' worth
 ENTRIES_AT_ONCE = 2**21
+LEAST_OUTSIDE_KAPPA = 0.1  # where the others hardly agree, the tight group may be the experts
 
 
 def count_once(
@@ -124,7 +125,17 @@ def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:
     suspects[pairs.first] = suspects[pairs.second] = True
     some_items = sample(counted, largest=MAX_ANNOTATIONS, cost=np.asarray, suspects=suspects)
     groups = connected_groups(beyond_fit(some_items, pairs), annotations.n_annotators)
-    return choose(some_items, groups) if groups else Found()
+    found = choose(some_items, groups) if groups else Found()
+    return found if not found.voices or others_agree(counted, found.voices) else Found()
+
+
+def others_agree(annotations: Annotations, voices: Sequence[NDArray[np.int64]]) -> bool:
+    """Whether annotators outside the voices agree beyond chance; guessers cannot tell experts from copies."""
+    outside = np.ones(annotations.n_annotators, dtype=bool)
+    outside[np.concatenate(voices)] = False
+    others = annotations.select(outside[annotations.annotator])
+    pairs = compare_pairs(others).with_chance(others)
+    return bool(pairs.n_pairs) and float(np.average(pairs.kappa, weights=pairs.common)) >= LEAST_OUTSIDE_KAPPA
 
 
 # -- a bounded sample ---------------------------------------------------------------------------------------

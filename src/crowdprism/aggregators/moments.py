@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.dawid_skene import ConfusionModel, ConfusionPrior, maximize, model_of_confusions
+from crowdprism.aggregators.crowd_prior import ConfusionPrior
+from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, climb
 from crowdprism.aggregators.expectation import ConfusionPass, cells_of
 from crowdprism.aggregators.majority_vote import mean_over_labelled, vote_shares, vote_totals

@@ -130,7 +130,7 @@ def audit_plan(
     >>> labels = Annotations.from_dense(np.tile([[0, 0, 1], [1, 1, 1]], (100, 1)))
     >>> plan = audit_plan(labels, 20, seed=1)
     >>> len(plan.asked), plan.items[plan.asked[:3]].tolist()
-    (20, [161, 102, 152])
+    (20, [118, 5, 28])
     """
     if isinstance(n, bool) or int(n) != n or n < MIN_ANSWERS:
         raise InvalidParameterError(
@@ -216,7 +216,7 @@ def audit_result(plan: AuditPlan, answers: Any, *, level: float = 0.95) -> Audit
     >>> truth = {int(item): int(item) % 2 for item in plan.items[plan.asked]}
     >>> found = audit_result(plan, truth)
     >>> found.accuracy.value, round(found.accuracy.low, 2), found.more_to_halve
-    (1.0, 0.91, 78)
+    (1.0, 0.93, 61)
     """
     given = checked_answers(plan, answers)
     everything = {**plan.known, **given}

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from crowdprism.classifiers.fitting import Prepared, Problem, Run, Validation
 from crowdprism.networks import GeometricHead
-from crowdprism.networks.stacked import can_stack
+from crowdprism.networks.stacked_networks import can_stack
 from crowdprism.results.fit_result import json_ready
 from crowdprism.training import CheckpointFolder, FlatAnnotations, TensorItems, Trainer, TrainingOutcome
 from crowdprism.training.stacked import StackedModel, StackedTrainer, settings_can_stack

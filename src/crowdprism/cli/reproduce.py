@@ -100,24 +100,15 @@ def list_tables(as_json: bool) -> None:
 
 def print_result(result: TableResult, as_json: bool) -> None:
     """Print the table, one line per column and method."""
-    from crowdprism.experiments.pages import distance_text, measured_text, published_text
+    from crowdprism.experiments.pages import texts_of
 
     lines: list[dict[str, Any]] = []
     for cell in result.plan.cells:
         for method in result.plan.methods:
-            ours = result.measured(cell.name, method.name)
-            published = result.study.published_for(cell.name, method.name)
-            if ours is None and method.variant_of:
+            if result.measured(cell.name, method.name) is None and method.variant_of:
                 continue
-            lines.append(
-                {
-                    "column": cell.title,
-                    "method": method.title,
-                    "published": published_text(published, result),
-                    "measured": measured_text(ours, result),
-                    "distance": distance_text(ours, published),
-                }
-            )
+            texts = dict(zip(("published", "measured", "distance"), texts_of(result, cell, method), strict=True))
+            lines.append({"column": cell.title, "method": method.title, **texts})
     if as_json:
         print_json(lines)
     else:

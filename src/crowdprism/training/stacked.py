@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.networks.heads import GeometricHead
-from crowdprism.networks.stacked import StackedHead, StackedNetwork
+from crowdprism.networks.stacked_networks import StackedHead, StackedNetwork
 from crowdprism.seeding import stream
 from crowdprism.training.augmentation import Augmentation
 from crowdprism.training.batches import FlatAnnotations, epoch_order

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from crowdprism.networks import CrowdHead, GeometricHead, build_network, diagonal_confusions, make_annotator_layer
-from crowdprism.networks.stacked import StackedNetwork, can_stack
+from crowdprism.networks.stacked_networks import StackedNetwork, can_stack
 from crowdprism.seeding import torch_stream
 
 
