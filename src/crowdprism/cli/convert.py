@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
-from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import console, print_json, remark
 
 
@@ -39,6 +38,7 @@ def convert(
 
     Example: `crowdprism convert label-studio.json labels.csv`
     """
+    from crowdprism.cli.run_folder import require_writable
     from crowdprism.formats.write import write_annotations
 
     require_writable(target, inputs=[source, reading.gold_file])
