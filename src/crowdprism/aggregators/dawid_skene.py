@@ -65,8 +65,8 @@ class DawidSkene(IncrementalAggregator):
     prior
         What holds annotators with few labels: `"own-skill"`, a confusion matrix centred at their own share of right
         labels; `"crowd"`, the crowd's common confusion matrix under majority vote. `"auto"` takes the first where it
-        applies: soft steps, no `past_result`, and no `prior_strength` given. Over simulated crowds of many kinds
-        own-skill is 3 points more accurate; on fifteen public sets with gold both reach .835.
+        applies: soft steps, no `past_result`, and no `prior_strength` given. On fifteen public sets with gold own-skill
+        reaches a mean accuracy of .8356, crowd .8349.
     prior_strength
         Pseudo-annotations per confusion row of the crowd prior, 4 by default; 0 gives plain maximum likelihood. On
         the fifteen sets, 4 raised the mean accuracy from .8301 to .8349 and the mean log likelihood of held-out
