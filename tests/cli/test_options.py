@@ -74,3 +74,8 @@ def test_features_of_other_items_show_three_of_each(small_folder: Path, failed) 
     said = failed("train", "labels.csv", "-x", "x.csv", "-o", "run")
     assert "'img0', 'img1', 'img2', ... (5 in all)" in said
     assert "'pic0', 'pic1', 'pic2', ... (6 in all)" in said
+
+
+def test_a_file_beyond_the_allowed_size_is_refused_with_the_option_that_allows_more(labels_csv: Path, failed) -> None:
+    assert "allow more with --max-size" in failed("info", labels_csv, "--max-size", "10")
+    assert "must be a number of bytes" in failed("info", labels_csv, "--max-size", "lots")
