@@ -9,10 +9,13 @@ from crowdprism import Annotations, make_aggregator
 from crowdprism.aggregators.voice_choice import (
     Excess,
     TightGroup,
+    agreement_beyond,
+    answers_of,
     choose,
     connected_groups,
     fit_confusions,
     normalized,
+    pair_products,
     try_groups,
 )
 
@@ -77,3 +80,41 @@ def test_without_a_gain_nothing_is_chosen() -> None:
     a = crowd([0.8] * 6)
     found = choose(a, [TightGroup(np.arange(2), 0.9)])
     assert (found.voices, found.looser) == ((), ())
+
+
+def test_guessers_do_not_agree_beyond_experts_and_those_who_know_better_agree_beyond_copies() -> None:
+    truth = crowd([1.0], n_items=2000).to_dense()[:, 0]
+    guessers = crowd([0.5] * 6, n_items=2000, seed=1)
+    share, z = agreement_beyond(guessers, truth)
+    assert abs(share) < 0.02
+    assert abs(z) < 3
+    judges = crowd([0.8] * 3, n_items=2000, seed=2)
+    share, z = agreement_beyond(judges, np.random.default_rng(3).integers(2, size=2000))
+    assert share == pytest.approx(0.36, abs=0.05)  # two annotators of .8 agree in .68, by chance in .5
+    assert z > 10
+
+
+def test_products_of_pairs_equal_plain_loops() -> None:
+    random = np.random.default_rng(0)
+    vectors, item = random.normal(size=(12, 3)), np.repeat([0, 1, 3], [2, 4, 6])
+    slow = np.zeros(5)
+    for one in range(12):
+        for two in range(12):
+            if one != two and item[one] == item[two]:
+                slow[item[one]] += vectors[one] @ vectors[two]
+    assert np.allclose(pair_products(vectors, item, 5), slow)
+
+
+def test_without_answers_or_pairs_nothing_is_beyond() -> None:
+    assert agreement_beyond(crowd([0.8]), np.zeros(500, dtype=int)) == (0.0, 0.0)
+    assert agreement_beyond(crowd([0.8, 0.8]), np.full(500, -1)) == (0.0, 0.0)
+
+
+def test_the_answers_of_an_annotator_are_its_first_labels() -> None:
+    a = Annotations.from_triplets([0, 0, 1, 2], ["v", "v", "w", "v"], [1, 0, 0, 1])
+    assert answers_of(a, 0).tolist() == [0, -1, 1]
+
+
+def test_experts_beside_guessers_are_not_one_voice() -> None:
+    a = crowd([0.97] * 8 + [0.5] * 8, n_items=400)
+    assert try_groups(a, (TightGroup(np.arange(8), 0.9),), fit_confusions(a)).gain == -np.inf

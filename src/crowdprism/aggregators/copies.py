@@ -5,7 +5,8 @@ The search has three steps, each on a bounded sample, and ends at the first that
 1. Pairs whose agreement beyond chance is far above that of the same annotators with others.
 2. Of these, pairs who agree more than a sceptical Dawid-Skene fit explains. In it the labels of an item count less the
    more their annotators agree in general, so that copies do not decide what is right. Connected pairs form groups.
-3. Does the likelihood rise if groups answer with one voice (`one_voice`)? Then they are counted once.
+3. Groups are counted once if that makes the labels clearly likelier, and if the others agree with each other beyond
+   what the group says (`voice_choice`): guessers beside experts do not.
 
 "The copies are one voice" and "the honest are one voice" explain labels almost equally well. The tighter group is taken
 as the voice, which is a bet: results name who was counted once.
@@ -56,7 +57,6 @@ LEAST_Z, LEAST_Z_BY_FIT = 5.0, 3.0  # standard errors above expected agreement; 
 LEAST_EXCESS = 0.6  # share of the expected disagreement that is missing
 EXCESS_SHRINKAGE, KAPPA_SHRINKAGE = 5.0, 10.0  # items' worth
 ENTRIES_AT_ONCE = 2**21
-LEAST_OUTSIDE_KAPPA = 0.1  # where the others hardly agree, the tight group may be the experts
 
 
 def count_once(
@@ -125,17 +125,7 @@ def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:
     suspects[pairs.first] = suspects[pairs.second] = True
     some_items = sample(counted, largest=MAX_ANNOTATIONS, cost=np.asarray, suspects=suspects)
     groups = connected_groups(beyond_fit(some_items, pairs), annotations.n_annotators)
-    found = choose(some_items, groups) if groups else Found()
-    return found if not found.voices or others_agree(counted, found.voices) else Found()
-
-
-def others_agree(annotations: Annotations, voices: Sequence[NDArray[np.int64]]) -> bool:
-    """Whether annotators outside the voices agree beyond chance; guessers cannot tell experts from copies."""
-    outside = np.ones(annotations.n_annotators, dtype=bool)
-    outside[np.concatenate(voices)] = False
-    others = annotations.select(outside[annotations.annotator])
-    pairs = compare_pairs(others).with_chance(others)
-    return bool(pairs.n_pairs) and float(np.average(pairs.kappa, weights=pairs.common)) >= LEAST_OUTSIDE_KAPPA
+    return choose(some_items, groups) if groups else Found()
 
 
 # -- a bounded sample ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,7 @@ MAX_GROUPS = 4  # that are tried in all combinations
 LEAST_FIDELITY = 0.95  # less faithful members may be experts: five who are right in 94 % also agree much
 LEAST_GAIN, GAIN_PER_ITEM = 10.0, 0.005  # of log likelihood: the larger of both is needed
 LEAST_DIFFERENCE = 5.0  # combinations that differ by less, or by the gain per item, are told apart by tightness
+LEAST_BEYOND, LEAST_Z = 0.08, 4.0  # agreement of the others beyond the voice, and in standard errors
 LABELS_PER_PARAMETER = 10.0  # annotators with few labels hardly overfit
 PRIOR_STRENGTH = 4.0  # pseudo-annotations per confusion row
 MAX_ITER, TOLERANCE = 60, 1e-5
@@ -154,8 +156,8 @@ def choose(annotations: Annotations, groups: Sequence[TightGroup]) -> Found:
 def try_groups(annotations: Annotations, groups: tuple[TightGroup, ...], independent: SampleFit) -> Candidate:
     """How much likelier labels are if these groups are voices, less what the freedom of that model explains.
 
-    A voice has K(K-1) parameters of its own. Once a group no longer decides the classes, the confusions of everybody
-    else on its items adapt to noise as well; spammers beside experts would do so.
+    A voice has K(K-1) parameters of its own, and once a group no longer decides the classes, the confusions of
+    everybody else on its items adapt to noise as well. Where the others do not agree beyond the voice, it is right.
     """
     members = [group.members for group in groups]
     merged = merge(annotations, members)
@@ -168,6 +170,45 @@ def try_groups(annotations: Annotations, groups: tuple[TightGroup, ...], indepen
     penalty += float(np.minimum(n_parameters, n_labels / LABELS_PER_PARAMETER).sum())
     fit = fit_confusions(merged.annotations)
     gain = fit.log_likelihood + merged.log_likelihood - independent.log_likelihood - penalty
-    if n_right(annotations, fit) < n_right(annotations, independent):
+    rest = annotations.select(~theirs)
+    beyond = [agreement_beyond(rest, answers_of(merged.annotations, int(group[0]))) for group in members]
+    doubted = all(share >= LEAST_BEYOND and z >= LEAST_Z for share, z in beyond)
+    if not doubted or n_right(annotations, fit) < n_right(annotations, independent):
         gain = -np.inf
     return Candidate(groups, gain, merged.fidelities)
+
+
+def answers_of(annotations: Annotations, annotator: int) -> NDArray[np.int64]:
+    """(n_items,) the annotator's label, -1 where there is none; the first of several."""
+    answers = np.full(annotations.n_items, -1)
+    own = np.flatnonzero(annotations.annotator == annotator)[::-1]
+    answers[annotations.item[own]] = annotations.label[own]
+    return answers
+
+
+def agreement_beyond(annotations: Annotations, answers: NDArray[np.int64]) -> tuple[float, float]:
+    """How far annotators agree with each other on items to which a voice gives the same answer.
+
+    Returns the share of expected disagreement that is missing, and the same in standard errors. If the voice is right,
+    labels are independent given its answer, and both are near 0: guessers beside experts. If the voice is often wrong,
+    those who know better agree beyond its answers. Residuals of labels (1 for the label given, less the annotator's
+    shares of labels where the voice gives that answer) are multiplied over pairs of annotators.
+    """
+    n_items, n_classes = annotations.n_items, annotations.n_classes
+    rows = np.flatnonzero(answers[annotations.item] >= 0)
+    item, label = annotations.item[rows], annotations.label[rows]
+    cell = annotations.annotator[rows].astype(np.int64) * n_classes + answers[item]
+    shape = annotations.n_annotators * n_classes, n_classes
+    counts = np.bincount(cell * n_classes + label, minlength=shape[0] * n_classes).reshape(shape)
+    expected = normalize_rows(counts.astype(np.float64))[cell]
+    beyond = pair_products(np.eye(n_classes)[label] - expected, item, n_items)
+    n_labels = np.bincount(item, minlength=n_items)
+    disagreement = float((n_labels * (n_labels - 1) - pair_products(expected, item, n_items)).sum())
+    total, error = float(beyond.sum()), float(np.sqrt((beyond**2).sum()))
+    return total / max(disagreement, SMALLEST), total / max(error, SMALLEST)
+
+
+def pair_products(vectors: FloatArray, item: NDArray[Any], n_items: int) -> FloatArray:
+    """(n_items,) sum of the inner products of all ordered pairs of an item's vectors (n, n_classes)."""
+    sums = np.stack([np.bincount(item, column, n_items) for column in vectors.T], axis=1)
+    return np.asarray((sums**2).sum(axis=1) - np.bincount(item, (vectors**2).sum(axis=1), n_items))
