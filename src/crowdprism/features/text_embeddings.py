@@ -24,6 +24,8 @@ from crowdprism.errors import (
     some,
 )
 from crowdprism.formats.item_features import ID_COLUMNS
+from crowdprism.formats.parquet_files import read_parquet
+from crowdprism.formats.unpacking import read_bytes
 from crowdprism.progress import progress
 from crowdprism.seeding import stream
 
@@ -67,11 +69,12 @@ def read_table(path: Path) -> Any:
 
     if path.suffix not in TABLES:
         raise UnreadableFileError(f"{path}: a column of texts is read from {', '.join(TABLES)} files.")
+    data = read_bytes(path, None)
+    if path.suffix == ".parquet":
+        return read_parquet(data, str(path), None)
     try:
-        if path.suffix == ".parquet":
-            return pl.read_parquet(path)
-        return pl.read_csv(path, separator="\t" if path.suffix == ".tsv" else ",", infer_schema_length=None)
-    except (pl.exceptions.PolarsError, OSError) as error:
+        return pl.read_csv(data, separator="\t" if path.suffix == ".tsv" else ",", infer_schema_length=None)
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
         raise UnreadableFileError(f"{path} cannot be read as a table: {error}") from error
 
 
@@ -82,8 +85,8 @@ def task_data(files: Sequence[Path]) -> dict[Any, Mapping[str, Any]]:
         if path.suffix != ".json" or not path.is_file():
             continue
         try:
-            tasks = json.loads(path.read_text(encoding="utf-8"))
-        except (ValueError, OSError):
+            tasks = json.loads(read_bytes(path, None))
+        except (ValueError, RecursionError):
             continue  # the reader of annotations reports what is wrong with the file
         for task in tasks if isinstance(tasks, list) else ():
             if isinstance(task, dict) and "id" in task and isinstance(task.get("data"), dict):
