@@ -5,7 +5,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # One thread per test process: two processes already fill two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: help demo test fuzz lint types bench browser docs experiments experiments-human clean
+.PHONY: help demo test fuzz torture lint types bench browser docs experiments experiments-human clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /: /'
@@ -25,6 +25,9 @@ fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (
 	done
 	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py 100000
 	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py --tables 10000
+
+torture: .venv/.test  ## kill aggregate, train and report before every call on files and at random moments
+	$(ONE_THREAD) $(BIN)/python -W ignore tests/torture/torture.py --moments 40
 
 lint: .venv/.test  ## ruff, rules and format
 	$(BIN)/ruff check .

@@ -30,6 +30,7 @@ def test_a_file_is_replaced_only_when_the_block_succeeds(tmp_path: Path) -> None
     assert content(tmp_path) == {str(Path("new", "labels.csv")): "first"}
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, FIFOs or locks")
 def test_leftovers_of_a_killed_writer_go_and_those_of_a_running_one_stay(tmp_path: Path) -> None:
     target = tmp_path / "labels.csv"
     (tmp_path / ".labels.csv.0123456789abcdef").write_text("half")
@@ -40,6 +41,7 @@ def test_leftovers_of_a_killed_writer_go_and_those_of_a_running_one_stay(tmp_pat
     assert content(tmp_path) == {"labels.csv": "first", ".labels.csv.notes": "mine"}
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, FIFOs or locks")
 def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "real").write_text("kept")
     (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -50,6 +52,7 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path: Path) -> None:
     assert (tmp_path / "link").is_symlink()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, FIFOs or locks")
 @pytest.mark.parametrize("kind", ["link", "fifo", "folder"])
 def test_only_regular_files_are_opened(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "file"
@@ -63,6 +66,7 @@ def test_only_regular_files_are_opened(kind: str, tmp_path: Path) -> None:
         open_regular(path)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, FIFOs or locks")
 def test_a_lock_is_held_by_one_at_a_time_and_ends_with_its_block(tmp_path: Path) -> None:
     for _ in range(2):
         with locked(tmp_path / "lock"), pytest.raises(BlockingIOError), locked(tmp_path / "lock"):

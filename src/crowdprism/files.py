@@ -79,25 +79,31 @@ def remove_leftovers(target: Path) -> None:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[BinaryIO]:
+def locked(path: Path) -> Iterator[None]:
     """Hold a file (made if it is missing) so that no other `locked` can; BlockingIOError if somebody else holds it.
 
-    The lock ends with the block or with the process, however that ends. Windows has no such lock that leaves the file
-    readable, so nothing is locked there.
+    The lock ends with the block or with the process, however that ends. On Windows nothing is locked: a file that is
+    open there can neither be renamed nor removed.
     """
+    flags = os.O_RDWR | os.O_CREAT | NO_LINKS | NO_WAITING
+    if sys.platform == "win32":
+        os.close(os.open(path, flags, 0o666))
+        yield
+        return
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS | NO_WAITING, 0o666)
-        with open(descriptor, "r+b", buffering=0) as file:
-            if sys.platform != "win32":
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                try:
-                    same = os.path.samestat(os.fstat(file.fileno()), os.lstat(path))
-                except FileNotFoundError:
-                    same = False
-                if not same:  # removed by the process that held it before
-                    continue
-            yield file
-            return
+        with open(os.open(path, flags, 0o666), "r+b", buffering=0) as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_file_at(path, file):
+                yield
+                return  # else the process that held it before has removed it
+
+
+def is_file_at(path: Path, file: BinaryIO) -> bool:
+    """Tell whether an open file is the one that stands at the path now."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), os.lstat(path))
+    except FileNotFoundError:
+        return False
 
 
 def open_regular(path: Path) -> BinaryIO:

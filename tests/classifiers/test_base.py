@@ -20,7 +20,16 @@ from crowdprism.networks import build
 from crowdprism.training import InputScaling
 
 SMALL: dict[str, Any] = {"epochs": 2, "network_options": {"hidden": (8,)}}
-WITHOUT_RULE = {"network", "network_options", "device", "checkpoint", "callbacks", "random_state", "dependence", "aggregator_options"}
+WITHOUT_RULE = {
+    "network",
+    "network_options",
+    "device",
+    "checkpoint",
+    "callbacks",
+    "random_state",
+    "dependence",
+    "aggregator_options",
+}
 
 
 # -- once per fit -------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import shutil
 import sys
 from pathlib import Path
@@ -195,6 +194,7 @@ def forged(saved: Path, tmp_path: Path, **changes: Any) -> Path:
 def test_a_forged_record_of_a_classifier_is_refused_without_taking_memory(
     changes: dict[str, Any], saved: Path, tmp_path: Path
 ) -> None:
+    resource = pytest.importorskip("resource")
     folder = forged(saved, tmp_path, **changes)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises((ResultFormatError, InvalidParameterError)):

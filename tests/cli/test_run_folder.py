@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +111,7 @@ def test_an_input_inside_the_run_folder_is_refused_and_stays(run, labels_csv: Pa
     ],
     ids=" ".join,
 )
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
 def test_an_output_that_is_an_input_a_link_or_part_of_a_run_is_refused_before_the_work(
     words: tuple[str, ...], run, small_folder: Path
 ) -> None:
@@ -165,6 +165,7 @@ def test_labels_corrected_by_hand_are_not_replaced_without_force(run, small_fold
 )
 def test_a_full_disk_is_one_sentence_and_an_exit_code(words: tuple[str, ...], limit: int, small_folder: Path) -> None:
     """The largest size that a file may have stands for the disk: writing more fails in the same way."""
+    resource = pytest.importorskip("resource")
     (small_folder / "x.csv").write_text("item,x\n" + "".join(f"pic{i},{i % 2}\n" for i in range(6)))
     done = subprocess.run(
         [sys.executable, "-c", "from crowdprism.cli import main; main()", *words],

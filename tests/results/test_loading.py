@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import sys
 import zipfile
 from pathlib import Path
@@ -190,6 +189,8 @@ def write_member(path: Path, content: bytes, compression: int = zipfile.ZIP_STOR
 
 def peak_of_loading(folder: Path) -> tuple[str, float]:
     """The error of loading in a fork, and by how many megabytes its memory grew."""
+    import resource
+
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -207,6 +208,7 @@ def peak_of_loading(folder: Path) -> tuple[str, float]:
     return said, float(grown)
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs fork")
 @pytest.mark.parametrize(
     "damage",
     [

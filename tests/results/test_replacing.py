@@ -138,6 +138,7 @@ def test_a_run_without_a_manifest_is_replaced_only_by_force(tmp_path: Path) -> N
     assert content(folder) == {"result.json": "2"}
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, locks or renames over open files")
 def test_links_and_the_current_folder_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "run", "1", "result.json")
     for name, goal in (("link", tmp_path / "run"), ("dangling", tmp_path / "nowhere")):
@@ -149,6 +150,7 @@ def test_links_and_the_current_folder_are_refused(tmp_path: Path, monkeypatch: p
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, locks or renames over open files")
 def test_of_two_writers_one_wins_and_the_other_is_told(tmp_path: Path) -> None:
     with replacing_run(tmp_path / "run", kind="result") as fresh:
         (fresh / "result.json").write_text("1")
@@ -179,6 +181,7 @@ def test_a_place_that_cannot_be_written_is_refused_before_the_work(tmp_path: Pat
     refuse(tmp_path / "file" / "run", "cannot be written")
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs links, locks or renames over open files")
 def test_readers_during_replacements_see_one_run_or_the_other(tmp_path: Path) -> None:
     folder, done = OLD.save(tmp_path / "run"), threading.Event()
 

@@ -146,6 +146,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     assert len(seen) == 6
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs fork or FIFOs")
 def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: Path) -> None:
     from crowdprism.training.checkpoint import has_checkpoint, remove_checkpoints
 
@@ -167,6 +168,7 @@ def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: P
     assert call > 6
 
 
+@pytest.mark.skipif(os.name != "posix", reason="needs fork or FIFOs")
 def test_a_forged_checkpoint_is_refused(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, {})
     path = folder.save(1, Checkpoint({"a": torch.zeros(2)}))

@@ -265,7 +265,7 @@ def class_share(plan: AuditPlan, truth: NDArray[Any], code: int, level: float) -
     cell = plan.stratum * 2 + (plan.stated == code)
     numbers = counts(cell, truth, truth == code)
     labelled_so = np.arange(len(numbers[2])) % 2  # where nobody was asked, the labels stand
-    return stratified_share(*numbers, level=level, default=labelled_so)
+    return stratified_share(*numbers, level=level, default=labelled_so, alike=False)
 
 
 def annotator_shares(plan: AuditPlan, truth: NDArray[Any], level: float) -> dict[Any, Share]:

@@ -113,9 +113,8 @@ def hold(target: Path, on_exit: ExitStack) -> None:
     """Lock the folder until the end; say which process holds it if another one does."""
     path = target / LOCK
     try:
-        file = on_exit.enter_context(locked(path))
-        file.truncate(0)
-        file.write(str(os.getpid()).encode())
+        on_exit.enter_context(locked(path))
+        path.write_text(str(os.getpid()), encoding="ascii")
     except BlockingIOError as error:
         raise InvalidParameterError(
             f"{target} is being written by another program{process_in(path)}. Wait until it ends or choose another "
