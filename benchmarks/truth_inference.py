@@ -185,7 +185,7 @@ def measure_ours(data: Path, sets: list[str]) -> dict[str, Any]:
                 ours(method, {}, annotations, place, truth)  # loads what the method needs; not counted
             found[method][name] = ours(method, {}, annotations, place, truth)
             print(f"{name} {method} {found[method][name].get('accuracy', 'refused')}", flush=True)
-    return {"sets": shapes, "ours": found, "ours_versions": versions(("crowdprism", "numpy", "scipy", "numba"))}
+    return {"sets": shapes, "ours": found, "ours_versions": versions(("crowdprism", "numpy", "scipy"))}
 
 
 def appearance(folder: Path, annotations: Any) -> Any:

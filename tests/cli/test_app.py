@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,6 +39,15 @@ def test_only_the_command_that_was_called_is_imported() -> None:
     loaded = set(done.stderr.split())
     assert {"convert", "options"} <= loaded
     assert not loaded & {*MODULES.values(), "run_folder", "numpy", "polars", "torch"} - {"convert"}
+
+
+def test_the_list_of_commands_loads_neither_numpy_nor_polars() -> None:
+    code = (
+        "import sys, atexit; from crowdprism.cli import main; sys.argv[1:] = ['--help']\n"
+        "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
+    assert not set(done.stderr.split()) & {"numpy", "polars", "torch", "sklearn"}
 
 
 @pytest.mark.parametrize(
@@ -170,3 +180,20 @@ def test_shells_complete_commands(shell: str) -> None:
         pytest.skip("the command is not installed beside this Python")
     done = subprocess.run([command], capture_output=True, text=True, env=environment, timeout=120)
     assert "aggregate" in done.stdout
+
+
+def test_the_bare_command_prints_help(run) -> None:
+    shown = run()
+    assert shown.code == 0
+    assert "aggregate" in shown.out
+    assert shown.err == ""
+
+
+def test_an_unknown_column_is_answered_with_a_command_to_run(small_folder: Path, failed) -> None:
+    (small_folder / "odd.csv").write_text("picture,who said,verdict\na,x,1\na,y,2\nb,x,1\nc,y,2\nd,y,1\n")
+    told = failed("aggregate", "odd.csv")
+    assert told.endswith("Try: crowdprism aggregate odd.csv --item picture --annotator 'who said' --label verdict")
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdprism", *shlex.split(told.rpartition("crowdprism ")[2])], capture_output=True
+    )
+    assert done.returncode == 0, done.stderr

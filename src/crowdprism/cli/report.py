@@ -11,8 +11,6 @@ import crowdprism as cp
 from crowdprism.cli.options import ReadingOptions
 from crowdprism.cli.run_folder import REPORT, require_writable
 from crowdprism.cli.screen import remark
-from crowdprism.results.manifest import read_manifest
-from crowdprism.results.replacing import replacing_run
 
 
 def report(
@@ -32,6 +30,9 @@ def report(
 
     Example: `crowdprism report run/ labels.csv -o report.html`
     """
+    from crowdprism.results.manifest import read_manifest
+    from crowdprism.results.replacing import replacing_run
+
     own = output is None or (output.parent.resolve() == run.resolve() and output.name == REPORT)
     if output is not None and not own:
         require_writable(output, inputs=[*(files or ()), reading.gold_file])

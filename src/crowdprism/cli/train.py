@@ -1,8 +1,7 @@
-"""`crowdprism train` and `crowdprism predict`: train a classifier from annotations, and label new items with it."""
+"""`crowdprism train`: train a classifier from annotations and features of the items."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,23 +11,19 @@ import crowdprism as cp
 from crowdprism.cli import run_folder
 from crowdprism.cli.aggregate import WithReport, deliver
 from crowdprism.cli.options import (
-    ArrayName,
     AsJson,
     DeviceOptions,
     FeatureOptions,
     Files,
     Force,
-    IdColumn,
     ReadingOptions,
-    TextColumn,
-    ThreadOptions,
     VoiceOptions,
-    require_exists,
+    classifier_names,
+    listing,
 )
-from crowdprism.cli.run_folder import Run, Written, command_line
-from crowdprism.cli.screen import exit_interrupted, remark
+from crowdprism.cli.run_folder import Run, Written
+from crowdprism.cli.screen import command_line, exit_interrupted, remark
 from crowdprism.errors import InvalidParameterError
-from crowdprism.results.manifest import RunFiles, read_manifest
 
 DEFAULT_METHOD = "geocrowdnet-f"
 NO_FEATURES = (
@@ -47,7 +42,8 @@ def train(
         typer.Option("--output", "-o", help="Run folder for classifier, labels.csv, annotators.csv and report.html."),
     ] = None,
     method: Annotated[
-        str, typer.Option("--method", "-m", help="Name of the method; `list` lists all.")
+        str,
+        typer.Option("--method", "-m", help="Name of the method; `list` lists all.", **listing(classifier_names)),
     ] = DEFAULT_METHOD,
     network: Annotated[str, typer.Option(help="Name of the network; chosen by the features by default.")] = "auto",
     epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
@@ -69,11 +65,6 @@ def train(
 
     Example: `crowdprism train export.json --features photos/ -o run/`
     """
-    if method == "list":
-        from crowdprism.classifiers import CLASSIFIERS
-
-        typer.echo("\n".join(sorted(CLASSIFIERS)))
-        return
     if not features.given:
         raise InvalidParameterError(f"{NO_FEATURES} {' '.join(map(str, files))}")
     place = checkpoint or (None if output is None else Path(f"{output}.checkpoint"))
@@ -112,6 +103,7 @@ def remove_states(place: Path) -> None:
 
 def require_resumable(output: Path | None, place: Path | None) -> None:
     """Raise if there is no state to go on from, and say whether the run is complete."""
+    from crowdprism.results.manifest import RunFiles, read_manifest
     from crowdprism.training.checkpoint import has_checkpoint
 
     if place is None:
@@ -130,44 +122,3 @@ def exit_with_way_on(output: Path | None, place: Path | None) -> None:
     kept = "the labels above are those so far." if output is None else f"{output} holds what was learned so far."
     again = command_line() if "--resume" in command_line() else f"{command_line()} --resume"
     exit_interrupted(kept if place is None else f"{kept}\nContinue with: {again}")
-
-
-def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder written by `crowdprism train`.")],
-    *,
-    features: Annotated[
-        Path, typer.Option("--features", "-x", help="New items: a file of features, a folder of images, or a table.")
-    ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; standard output by default.")] = None,
-    id_column: IdColumn = None,
-    array: ArrayName = None,
-    text_column: TextColumn = None,
-    threading: ThreadOptions,
-) -> None:
-    """Label new items with a trained classifier; images and texts are embedded as in training.
-
-    Example: `crowdprism predict run/ --features new.npy -o predictions.csv`
-    """
-    from crowdprism.calibration.account import prediction_confidence
-    from crowdprism.features import Recipe, item_features
-
-    if output is not None:
-        run_folder.require_writable(output, inputs=[features])
-    model = cp.load(run)
-    if isinstance(model, cp.FitResult):
-        raise InvalidParameterError(
-            f"{run} holds the result of {model.method}, which has no classifier. Train one with `crowdprism train`."
-        )
-    require_exists(features)
-    threading.apply(torch=True)
-    found = item_features(features, text_column=text_column, id_column=id_column, array=array, recipe=Recipe.load(run))
-    table = found.features
-    probabilities = model.predict_proba(table.values)
-    labels = model.classes_[probabilities.argmax(axis=1)].tolist()
-    columns = ("item", "label", "confidence", "probability")
-    numbers = (prediction_confidence(probabilities), probabilities.max(axis=1))
-    rows = zip(table.ids.tolist(), labels, *map(run_folder.rounded, numbers), strict=True)
-    if output is None:
-        run_folder.write_table(sys.stdout, columns, rows)
-    else:
-        run_folder.save_table(output, columns, rows)

@@ -10,7 +10,7 @@ import os
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from html import escape
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -21,9 +21,11 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
+from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError
+from crowdprism.results.against_gold import classes_by_item
 from crowdprism.results.confusion import annotator_accuracy
 from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 from crowdprism.results.intervals import accuracy_interval, confusion_interval, require_level
@@ -34,7 +36,8 @@ N_SHOWN = 5  # rows of each table in a notebook
 PACKAGES = ("crowdprism", "numpy", "scipy", "torch", "polars")
 
 
-def installed_versions() -> dict[str, str]:
+@cache
+def installed_versions() -> Mapping[str, str]:
     """Versions of Python and of the packages that numbers depend on, without importing them."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -80,6 +83,8 @@ class FitResult:
         The account that was saved with a loaded result.
     uses_features
         Whether the method saw features of the items too.
+    known_items
+        Positions of items whose gold the fit was shown. Their labels are the gold, so nothing can be measured on them.
     """
 
     method: str
@@ -95,12 +100,32 @@ class FitResult:
     labels_per_annotator: NDArray[Any] | None = None
     history: Mapping[str, list[float]] = field(default_factory=dict)
     seed: int | None = None
-    versions: Mapping[str, str] = field(default_factory=installed_versions)
+    versions: Mapping[str, str] = field(default_factory=lambda: dict(installed_versions()))
     warnings: tuple[str, ...] = ()
     voices: tuple[tuple[Any, ...], ...] = ()
     annotations: Annotations | None = field(default=None, repr=False)
     saved_account: Account | None = field(default=None, repr=False)
     uses_features: bool = False
+    known_items: NDArray[np.int64] | None = None
+
+    def __post_init__(self) -> None:
+        if self.known_items is None and self.annotations is not None:
+            gold = known_classes(self.annotations) if self.parameters.get("use_gold") else None
+            object.__setattr__(self, "known_items", np.flatnonzero(np.empty(0) if gold is None else gold >= 0))
+
+    @property
+    def n_known(self) -> int:
+        """Number of items whose gold the fit was shown."""
+        return 0 if self.known_items is None else len(self.known_items)
+
+    @cached_property
+    def blind(self) -> FitResult:
+        """The same fit without gold, for everything that is measured against gold; itself if gold was not used."""
+        if not self.n_known or self.annotations is None:
+            return self
+        from crowdprism.calibration.account import fit_without_gold  # upward on purpose, as in `account`
+
+        return fit_without_gold(self, self.annotations)
 
     @cached_property
     def account(self) -> Account | None:
@@ -176,13 +201,26 @@ class FitResult:
         prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
         return accuracy_interval(self.confusion_posterior, prior, level=level)
 
-    def accuracy(self, gold: Mapping[Any, Any]) -> float:
-        """Share of items with gold whose most probable class is the gold one; gold is by item name."""
+    def accuracy(self, gold: Any) -> float:
+        """Share of items with gold whose most probable class is the gold one.
+
+        Gold is a mapping from item to class, a series, a frame (item, label), pairs, or an array in the order of `items`.
+
+        Items whose gold was used in the fit are left out, because they are right by construction.
+        """
+        gold = classes_by_item(self.items, gold)
         place = positions(self.items, list(gold))
         if not (place >= 0).any():
             raise InvalidParameterError("None of the gold items is among the items of this result.")
+        used = set() if self.known_items is None else set(self.known_items.tolist())
         labels = self.labels()
-        right = [labels[at] == label for at, label in zip(place, gold.values(), strict=True) if at >= 0]
+        pairs = zip(place.tolist(), gold.values(), strict=True)
+        right = [labels[at] == label for at, label in pairs if at >= 0 and at not in used]
+        if not right:
+            raise InvalidParameterError(
+                "The fit was shown the gold of all these items, so they cannot tell how right it is.",
+                remedy="Hold some gold back, or fit with {use_gold:False}",
+            )
         return float(np.mean(right))
 
     def to_frame(self, kind: str = "polars") -> Any:
@@ -265,6 +303,7 @@ class FitResult:
             "warnings": list(self.warnings),
             "voices": [positions(self.annotators, list(names)).tolist() for names in self.voices],
             "uses_features": self.uses_features,
+            "known_items": [] if self.known_items is None else self.known_items.tolist(),
             "account": None if self.account is None else self.account.numbers(),
         }
         (folder / RESULT_FILE).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
