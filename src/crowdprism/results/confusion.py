@@ -70,7 +70,11 @@ def normalize_rows(counts: FloatArray) -> FloatArray:
     [[0.75, 0.25], [0.5, 0.5]]
     """
     totals = counts.sum(axis=-1, keepdims=True)
-    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), 1.0 / counts.shape[-1])
+    empty = ~(totals > 0)
+    shares = counts / np.where(empty, 1.0, totals)
+    if empty.any():
+        shares[empty[..., 0]] = 1.0 / counts.shape[-1]
+    return np.asarray(shares)
 
 
 def pooled_confusion(counts: FloatArray) -> FloatArray:
