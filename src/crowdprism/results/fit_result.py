@@ -204,8 +204,7 @@ class FitResult:
     def accuracy(self, gold: Any) -> float:
         """Share of items with gold whose most probable class is the gold one.
 
-        Gold is a mapping from item to class, a series, a frame (item, label), pairs, or an array in the order of `items`.
-
+        Gold is a mapping from item to class, a series, a frame (item, label), pairs, or an array in the order of items.
         Items whose gold was used in the fit are left out, because they are right by construction.
         """
         gold = classes_by_item(self.items, gold)
