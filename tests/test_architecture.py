@@ -21,7 +21,7 @@ LEVELS = [
     {"annotations"},
     {"formats", "results"},
     {"networks", "aggregators", "diagnostics", "simulate"},
-    {"calibration"},
+    {"scoring", "calibration"},
     {"training"},
     {"classifiers"},
     {"datasets"},

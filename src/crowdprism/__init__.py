@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crowdprism.formats import read_annotations as read_annotations
     from crowdprism.progress import set_progress as set_progress
     from crowdprism.results.fit_result import FitResult as FitResult
+    from crowdprism.scoring import rank as rank
 
 __version__ = "0.1.0"
 
@@ -36,6 +37,7 @@ _HOME = {
     "load_dataset": "datasets",
     "make_aggregator": "aggregators",
     "make_classifier": "classifiers",
+    "rank": "scoring",
     "read_annotations": "formats",
     "set_progress": "progress",
 }

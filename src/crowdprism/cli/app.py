@@ -30,6 +30,7 @@ MODULES = {  # command -> module of this package that holds it, in the order of 
     "suggest": "diagnose",
     "audit": "audit_command",
     "jury": "jury_command",
+    "rank": "rank_command",
     "convert": "convert",
     "report": "report",
     "simulate": "simulate",

@@ -1,0 +1,157 @@
+"""`crowdprism rank`: from comparisons of two items to a ranking."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdprism.cli.options import AsJson, ReadingOption, standard_input_as_file
+from crowdprism.cli.run_folder import require_writable
+from crowdprism.cli.screen import print_json, print_records, print_table, print_text, remark
+from crowdprism.errors import InvalidParameterError, counted
+from crowdprism.files import replacing_file
+
+if TYPE_CHECKING:
+    from crowdprism.scoring import Ranking
+
+N_SHOWN = 30
+N_JUDGES = 10
+
+
+def rank(
+    files: Annotated[
+        list[Path],
+        typer.Argument(help="Tables or exports with a row per comparison; several are merged. - reads standard input."),
+    ],
+    *,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML page.")] = None,
+    different: Annotated[
+        str | None, typer.Option("--different", metavar="A,B", help="Tell whether these two items really differ.")
+    ] = None,
+    ask: Annotated[int, typer.Option("--ask", min=0, help="How many pairs to ask next to list.")] = 5,
+    left: Annotated[str | None, ReadingOption("--left", help="Column with the item shown first.")] = None,
+    right: Annotated[str | None, ReadingOption("--right", help="Column with the item shown second.")] = None,
+    winner: Annotated[
+        str | None, ReadingOption("--winner", help="Column with the better item: its name, left, right or tie.")
+    ] = None,
+    judge: Annotated[str | None, ReadingOption("--judge", "--annotator", help="Column with who compared.")] = None,
+    group: Annotated[str | None, ReadingOption("--group", help="Column with the group of the judge.")] = None,
+    skip_missing: Annotated[
+        bool, ReadingOption("--skip-missing", help="Leave out comparisons without a winner.")
+    ] = False,
+    max_size: Annotated[str | None, ReadingOption("--max-size", help="Most bytes of one file, such as 8GB.")] = None,
+    position_bias: Annotated[
+        bool, typer.Option("--position/--no-position", help="Correct for a preference of the left place.")
+    ] = True,
+    reliability: Annotated[
+        bool, typer.Option("--reliability/--no-reliability", help="Let careless judges count less.")
+    ] = True,
+    json: AsJson = False,
+) -> None:
+    """Rank items by answers to "which of these two is better?", with intervals.
+
+    Example: `crowdprism rank pairs.csv -o ranking.html`
+    """
+    from crowdprism.formats.comparison_files import read_comparisons
+    from crowdprism.scoring import Comparisons
+    from crowdprism.scoring import rank as rank_items
+
+    if output is not None:
+        require_writable(output, files)
+    with standard_input_as_file(files) as paths:
+        found = read_comparisons(
+            paths, max_size=max_size, left=left, right=right, winner=winner, judge=judge, group=group
+        )
+    for line in found.lines:
+        remark(line)
+    data = Comparisons.from_columns(**found.columns, skip_missing=skip_missing)
+    if data.n_skipped:
+        remark(f"left out {counted(data.n_skipped, 'comparison')} without a winner")
+    position_bias = position_bias and found.knows_position
+    ranking = rank_items(data, position_bias=position_bias, reliability=None if reliability else False)
+    if output is not None:
+        from crowdprism.report.ranking_page import ranking_page
+
+        with replacing_file(output) as fresh:
+            fresh.write_text(ranking_page(ranking), encoding="utf-8")
+    pair = None if different is None else ranking.difference(*two_names(different, ranking))
+    if json:
+        print_json(to_record(ranking, pair, ask))
+    else:
+        print_ranking(ranking, pair, ask)
+    if output is not None:
+        remark(f"wrote {output}")
+
+
+def two_names(text: str, ranking: Ranking) -> list[Any]:
+    """The two items of A,B, whose own names may be numbers."""
+    own = {str(name): name for name in ranking.items.tolist()}
+    names = [own.get(name.strip(), name.strip()) for name in text.split(",")]
+    if len(names) != 2:
+        raise InvalidParameterError(f"--different takes two items, such as A,B, not {text!r}.")
+    return names
+
+
+def to_rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One mapping per row of arrays."""
+    return [
+        dict(zip(columns, row, strict=True)) for row in zip(*(one.tolist() for one in columns.values()), strict=True)
+    ]
+
+
+def judge_columns(ranking: Ranking) -> dict[str, Any]:
+    """Judges in the order of their names; reliability only where it was estimated."""
+    columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "agreement": ranking.agreement}
+    columns["left"] = ranking.left_share
+    return columns if ranking.reliability is None else {**columns, "reliability": ranking.reliability}
+
+
+def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
+    """What `--json` prints; items are listed best first."""
+    columns = ranking.columns()
+    return {
+        "comparisons": ranking.n_comparisons,
+        "items": to_rows(columns),
+        "win_probabilities": ranking.win_probabilities()[ranking.order][:, ranking.order],
+        "left_wins": None if ranking.position is None else asdict(ranking.position),
+        "tie_share": ranking.tie_share,
+        "judges": to_rows(judge_columns(ranking)),
+        "difference": None if pair is None else {**asdict(pair), "clear": pair.clear},
+        "disagreements": ranking.surprises,
+        "groups": {
+            name: to_rows({key: one.columns()[key] for key in ("item", "score", "low", "high")})
+            for name, one in ranking.groups.items()
+        },
+        "group_differences": ranking.differing_items(),
+        "ask_next": [[first, second] for first, second, _ in ranking.pairs_to_ask(ask)],
+        "warnings": ranking.warnings,
+    }
+
+
+def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
+    """Print sentences, then tables."""
+    from crowdprism.report.ranking_page import ranking_lines
+
+    print_text("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
+    frame = ranking.columns()
+    columns = [
+        frame[name].tolist()[:N_SHOWN] for name in ("rank", "item", "score", "low", "high", "comparisons", "wins")
+    ]
+    places = [f"{low} to {high}" for low, high in zip(frame["rank_low"], frame["rank_high"], strict=True)]
+    print_table(
+        "Items, best first",
+        ("rank", "item", "score", "low", "high", "compared", "won", "places"),
+        zip(*columns, places[:N_SHOWN], strict=True),
+    )
+    if len(ranking.items) > N_SHOWN:
+        print_text(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
+    if ranking.reliability is not None:
+        lowest = ranking.reliability.argsort(kind="stable")[:N_JUDGES]
+        rows = to_rows({name: column[lowest] for name, column in judge_columns(ranking).items()})
+        print_records("Judges, least reliable first", rows)
+    if ask:
+        print_table("Pairs to ask next", ("first", "second"), [row[:2] for row in ranking.pairs_to_ask(ask)])

@@ -1,0 +1,204 @@
+"""Comparisons of two items from files: tables and records, Label Studio pairwise, Argilla rankings, arena logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import combinations
+from typing import Any
+
+import polars as pl
+
+from crowdprism.annotations.column_roles import SYNONYMS, simplified
+from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
+from crowdprism.formats import argilla, label_studio
+from crowdprism.formats.documents import Document
+from crowdprism.formats.frame_documents import frame_document, is_table
+from crowdprism.formats.raw_annotations import ReadingOptions, joined
+from crowdprism.formats.read import Source, decoding, find_files, opened
+from crowdprism.formats.schemas import ArgillaRecord, LabelStudioTask
+from crowdprism.formats.tables import column_of
+from crowdprism.formats.unpacking import size_in_bytes
+
+ROLES: dict[str, tuple[str, ...]] = {
+    "left": ("left", "itema", "modela", "optiona", "responsea", "answera", "assistanta", "texta", "imagea", "item1",
+             "model1", "option1", "first", "text1", "a"),
+    "right": ("right", "itemb", "modelb", "optionb", "responseb", "answerb", "assistantb", "textb", "imageb", "item2",
+              "model2", "option2", "second", "text2", "b"),
+    "winner": ("winner", "preferred", "preference", "better", "selected", "outcome", "result", *SYNONYMS["label"]),
+    "judge": SYNONYMS["annotator"],
+    "group": (),
+}  # fmt: skip
+REQUIRED = ("left", "right", "winner")
+Row = tuple[Any, Any, Any, Any, Any]  # in the order of ROLES
+
+
+@dataclass
+class RawComparisons:
+    """Columns as files give them, and the account of the reading; `judge` and `group` are None where not known."""
+
+    columns: dict[str, Any]
+    lines: list[str] = field(default_factory=list)
+    knows_position: bool = True  # whether left and right are where items were shown
+
+
+def read_comparisons(
+    source: Source,
+    *,
+    skip_missing: bool = False,
+    include_rejected: bool = False,
+    encoding: str = "utf-8",
+    max_size: int | str | None = None,
+    **columns: str | None,
+) -> RawComparisons:
+    """Read which of two items was found better.
+
+    Parameters
+    ----------
+    source
+        As in `read_annotations`.
+    columns
+        Names of the columns or fields `left`, `right`, `winner`, `judge` and `group`, where the reader should not
+        choose. In Label Studio exports `left` and `right` are fields of the task's data and `winner` is the question;
+        in Argilla exports `winner` is the question.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "pairs.csv")
+    ...     _ = path.write_text("left,right,winner,annotator\\nx,y,x,ann\\n")
+    ...     {role: list(values) for role, values in read_comparisons(path).columns.items() if values is not None}
+    {'left': ['x'], 'right': ['y'], 'winner': ['x'], 'judge': ['ann']}
+    """
+    asked = {role: column for role, column in columns.items() if column is not None}
+    unknown = [role for role in asked if role not in ROLES]
+    if unknown:
+        raise InvalidParameterError(f"read_comparisons takes no {unknown[0]!r}; columns are {', '.join(ROLES)}.")
+    options = ReadingOptions(
+        columns=asked,
+        skip_missing=skip_missing,
+        include_rejected=include_rejected,
+        encoding=encoding,
+        max_size=size_in_bytes(max_size),
+    )
+    parts: list[RawComparisons] = []
+    documents = (
+        [frame_document(source, options)]
+        if is_table(source)
+        else [document for document, _ in opened(find_files(source), options)]
+    )
+    for document in documents:
+        with decoding(document.name):
+            parts.append(read_document(document))
+    known = {role: [part.columns[role] for part in parts] for role in ROLES}
+    return RawComparisons(
+        {role: None if any(one is None for one in found) else joined(found) for role, found in known.items()},
+        [line for part in parts for line in part.lines],
+        all(part.knows_position for part in parts),
+    )
+
+
+def read_document(document: Document) -> RawComparisons:
+    """Read one file by what its content looks like."""
+    if label_studio.matches_json(document):
+        return from_rows(document, "label-studio pairwise", pairwise_rows(document))
+    if argilla.matches_nested(document) or argilla.matches_flat(document):
+        return replace(from_rows(document, "argilla ranking", ranking_rows(document)), knows_position=False)
+    roles = find_roles(document.columns, document.asked)
+    absent = [role for role in REQUIRED if role not in roles]
+    if absent:
+        raise UnreadableFileError(
+            f"{document.name} has no column for {', '.join(absent)}; it is {document.seen()}.",
+            remedy="Name the columns with {left}, {right}, {winner}",
+        )
+    frame = document.frame
+    columns = {role: column_of(frame[roles[role]]) if role in roles else None for role in ROLES}
+    named = ", ".join(f"{role} <- {column}" for role, column in roles.items())
+    return RawComparisons(columns, [f"{document.name}: {frame.height} comparisons; {named}"])
+
+
+def find_roles(columns: Sequence[str], asked: dict[str, str] | Any = None) -> dict[str, str]:
+    """Map roles to columns: as asked, else by name."""
+    found = dict(asked or {})
+    wrong = [column for column in found.values() if column not in columns]
+    if wrong:
+        raise UnreadableFileError(f"There is no column {wrong[0]!r}; there are {some(columns, 15)}.")
+    free = {simplified(column): column for column in reversed(columns) if column not in found.values()}
+    for role, names in ROLES.items():
+        name = next((name for name in names if name in free), None)
+        if role not in found and name is not None:
+            found[role] = free.pop(name)
+    return {role: found[role] for role in ROLES if role in found}
+
+
+def from_rows(document: Document, format: str, rows: Iterable[Row]) -> RawComparisons:
+    """Columns from rows; a role without any value is not known."""
+    listed = list(rows)
+    if not listed:
+        raise UnreadableFileError(f"{document.name} holds no comparison. Check that the export includes the answers.")
+    found = {role: [row[at] for row in listed] for at, role in enumerate(ROLES)}
+    columns = {role: values if any(one is not None for one in values) else None for role, values in found.items()}
+    texts = {role: values if values is None else typed(values) for role, values in columns.items()}
+    return RawComparisons(texts, [f"{document.name}: read as {format}; {len(listed)} comparisons"])
+
+
+def typed(values: list[Any]) -> Any:
+    """Names of a file in one type: text unless all are whole numbers."""
+    if all(type(value) is int for value in values):
+        return values
+    return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
+
+
+def pairwise_rows(document: Document) -> Iterator[Row]:
+    """The answers of Label Studio's Pairwise tag; cancelled ones are left out."""
+    tasks = document.records_as(LabelStudioTask)
+    question = document.asked.get("winner") or label_studio.only_question(document.name, tasks)
+    for place, task in enumerate(tasks):
+        data = task.get("data", {})
+        given = {role: name for role, name in document.asked.items() if role in ("left", "right")}
+        roles = find_roles(list(data), given)
+        texts = [name for name, value in data.items() if isinstance(value, (str, int))]
+        if not {"left", "right"} <= set(roles):
+            if len(texts) != 2:
+                raise UnreadableFileError(
+                    f"{document.name}: which fields of task {place} were compared is not clear among {some(data, 12)}.",
+                    remedy="Name them with {left} and {right}",
+                )
+            roles = dict(zip(("left", "right"), texts, strict=True))
+        for annotation in label_studio.annotations_of(task):
+            if annotation.get("was_cancelled") and not document.options.include_rejected:
+                continue
+            winner = label_studio.label_of(annotation, question)
+            judge = label_studio.person(annotation.get("completed_by"))
+            yield data[roles["left"]], data[roles["right"]], winner, judge, data.get(document.asked.get("group"))
+
+
+def ranking_rows(document: Document) -> Iterator[Row]:
+    """Every pair of options of each Argilla ranking; equal ranks are ties. The order shown is not exported."""
+    if argilla.matches_nested(document):
+        records, responses_of = document.records_as(ArgillaRecord), argilla.nested_responses
+        questions = list(dict.fromkeys(name for record in records for name in record.get("responses") or {}))
+    else:
+        records, responses_of = document.records, argilla.flat_responses
+        questions = [name.removesuffix(argilla.RESPONSES) for name in document.columns]
+        questions = [name for name in questions if f"{name}{argilla.RESPONSES}" in document.columns]
+    question = document.asked.get("winner") or (questions[0] if len(questions) == 1 else "")
+    if question not in questions:
+        raise UnreadableFileError(
+            f"{document.name} answers several questions: {some(questions, 10)}.", remedy="Choose one with {winner}"
+        )
+    for place, record in enumerate(records):
+        for value, user, status in responses_of(record, question, document.place(place)):
+            if status != "submitted" and not document.options.include_rejected:
+                continue
+            for one, other in combinations(ranked_options(value, document.place(place)), 2):
+                winner = "tie" if one[1] == other[1] else one[0] if one[1] < other[1] else other[0]
+                yield one[0], other[0], winner, user, None
+
+
+def ranked_options(value: Any, where: str) -> list[tuple[str, float]]:
+    """Options with their ranks, in the order of names."""
+    if not isinstance(value, list) or not all(isinstance(one, dict) and {"value", "rank"} <= set(one) for one in value):
+        raise UnreadableFileError(f"{where} holds no ranking (a list of value and rank). Choose another question.")
+    return sorted((str(one["value"]), one["rank"]) for one in value if isinstance(one["rank"], (int, float)))

@@ -1,0 +1,336 @@
+"""Bradley-Terry with ties, an advantage of the left place, and judges of different reliability.
+
+For a careful judge, with d = score(left) - score(right) + position:
+
+    P(left) : P(right) : P(tie) = exp(d/2) : exp(-d/2) : tie            (Davidson 1970)
+
+A judge is careful with probability `reliability`, and otherwise answers by habit: own shares of left and right, and the
+crowd's share of ties, whatever is shown (as Chen et al. 2013 and crowd-kit's NoisyBradleyTerry). EM finds how likely
+each answer was careful; the M step is Newton's method on counts per pair. Scores have a weak normal prior, so that an
+item that always wins has a finite score.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.sparse import coo_array, csr_array
+
+from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
+from crowdprism.annotations.pairs import sums_by
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
+
+N_OUTCOMES = 3
+MAX_ITEMS = 5000  # the covariance of their scores takes 200 MB
+MAX_KEYS_COUNTED = 2**26
+NEWTON_STEPS = 50
+SETTLED = 1e-9  # Newton's gain of the objective, relative
+TINY_PRECISION = 1e-4  # holds the share of ties where the data hardly tell it
+POSITION_SPREAD = 0.5  # of the log odds of the left place: where an item always stands left, the item explains its wins
+# Standard deviation of scores in the prior. In simulations with true spreads of 0.2 to 1.5, 95 % intervals hold the
+# truth in 95 to 97 % of cases; a learned spread shrinks sparse items too far (89 to 93 %).
+SPREAD = 2.5
+# Pseudo-answers behind a judge's reliability and habits: judges are careful unless their answers say otherwise.
+CAREFUL, CARELESS, HABIT = 5.0, 0.25, 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Comparisons put together: counts by pair and outcome, and rows by pair, outcome and judge."""
+
+    left: NDArray[np.int64]  # (n_pairs,) in the order shown
+    right: NDArray[np.int64]
+    row_pair: NDArray[np.int64]  # (n_rows,)
+    row_outcome: NDArray[np.int64]
+    row_judge: NDArray[np.int64]
+    row_count: FloatArray
+    n_items: int
+    n_judges: int
+    has_ties: bool
+
+    @cached_property
+    def design(self) -> Any:
+        """(n_pairs, n_items + 1) sparse: +1 for the left item, -1 for the right one, +1 for the left place."""
+        n = len(self.left)
+        columns = np.stack([self.left, self.right, np.full(n, self.n_items)], axis=1)
+        signs = np.tile([1.0, -1.0, 1.0], n)
+        return csr_array((signs, columns.reshape(-1), np.arange(0, 3 * n + 1, 3)), shape=(n, self.n_items + 1))
+
+    @cached_property
+    def design_t(self) -> Any:
+        """The transpose of `design`."""
+        return self.design.T.tocsr()
+
+    def by_outcome(self, weight: FloatArray) -> FloatArray:
+        """Sum row weights: (n_pairs, outcome)."""
+        key = self.row_pair * N_OUTCOMES + self.row_outcome
+        return sums_by(key, weight, len(self.left) * N_OUTCOMES).reshape(-1, N_OUTCOMES)
+
+
+def distinct(key: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Values that occur, in order, how often each does, and the place of each entry's value."""
+    if n_keys > MAX_KEYS_COUNTED:
+        values, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
+        return values, counts, inverse
+    all_counts = np.bincount(key, minlength=n_keys)
+    values = np.flatnonzero(all_counts)
+    place = np.zeros(n_keys, np.int64)
+    place[values] = np.arange(len(values))
+    return values, all_counts[values], place[key]
+
+
+def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
+    """Put equal comparisons together; without judges, whoever made them."""
+    n_items = comparisons.n_items
+    if n_items > MAX_ITEMS:
+        raise UnsuitableDataError(
+            f"{n_items} items are compared; at most {MAX_ITEMS} can be ranked together. Rank parts of them."
+        )
+    shown = comparisons.left.astype(np.int64) * n_items + comparisons.right
+    pair, _, place = distinct(shown, n_items * n_items)
+    n_judges = comparisons.n_judges if with_judges else 1
+    judge = comparisons.judge if with_judges else np.zeros(len(comparisons), np.int64)
+    key = (place * N_OUTCOMES + comparisons.outcome) * n_judges + judge
+    row, count, _ = distinct(key, len(pair) * N_OUTCOMES * n_judges)
+    return Pairs(
+        left=pair // n_items,
+        right=pair % n_items,
+        row_pair=row // (N_OUTCOMES * n_judges),
+        row_outcome=row // n_judges % N_OUTCOMES,
+        row_judge=row % n_judges,
+        row_count=count.astype(np.float64),
+        n_items=n_items,
+        n_judges=n_judges,
+        has_ties=bool((comparisons.outcome == TIE).any()),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class RankingModel:
+    """Scores and what else decides an outcome.
+
+    `theta` holds the scores of all items, the log odds of the left place, and the log of `tie`.
+    """
+
+    theta: FloatArray  # (n_items + 2,)
+    spread: float | None  # standard deviation of scores in the prior; None for maximum likelihood
+    free_position: bool
+    reliability: FloatArray | None = None  # (n_judges,) None where all are careful
+    habit: FloatArray | None = None  # (n_judges, outcome)
+
+    @property
+    def penalty(self) -> float:
+        """Log density of the priors, up to a constant."""
+        density = -float((self.precision * self.theta**2).sum()) / 2
+        if self.reliability is None or self.habit is None:
+            return density
+        density += float((CAREFUL * np.log(self.reliability) + CARELESS * np.log1p(-self.reliability)).sum())
+        return density + HABIT * float(np.log(self.habit[:, :TIE]).sum())
+
+    @property
+    def precision(self) -> FloatArray:
+        """(n_items + 2,) of the normal prior around 0."""
+        score = 0.0 if self.spread is None else 1.0 / self.spread**2
+        return np.concatenate([np.full(len(self.theta) - 2, score), [1 / POSITION_SPREAD**2, TINY_PRECISION]])
+
+    @property
+    def scores(self) -> FloatArray:
+        """(n_items,) log strengths."""
+        return self.theta[:-2]
+
+
+def outcome_probabilities(theta: FloatArray, pairs: Pairs) -> FloatArray:
+    """(n_pairs, outcome) for a careful judge."""
+    half = (theta[pairs.left] - theta[pairs.right] + theta[-2]) / 2
+    tie = np.full_like(half, theta[-1] if pairs.has_ties else -np.inf)
+    logits = np.stack([half, -half, tie], axis=1)
+    logits -= logits.max(axis=1, keepdims=True)
+    np.exp(logits, out=logits)
+    logits /= logits.sum(axis=1, keepdims=True)
+    return logits
+
+
+def quadratic(pairs: Pairs, by_d: FloatArray, cross: FloatArray, by_tie: float) -> FloatArray:
+    """(n_items + 2, n_items + 2) sum over pairs of second derivatives by d, by d and tie, and by tie."""
+    mixed = (pairs.design_t @ cross)[:, None]
+    square = (pairs.design_t @ (pairs.design * by_d[:, None])).toarray()
+    return np.block([[square, mixed], [mixed.T, np.array([[by_tie]])]])
+
+
+def information(theta: FloatArray, pairs: Pairs, weight: FloatArray) -> FloatArray:
+    """Expected information of careful answers about theta; weight (n_pairs,) is their number."""
+    p = outcome_probabilities(theta, pairs)
+    net = p[:, LEFT] - p[:, RIGHT]
+    by_d = weight * (p[:, LEFT] + p[:, RIGHT] - net**2) / 4
+    return quadratic(pairs, by_d, -weight * net * p[:, TIE] / 2, float((weight * p[:, TIE] * (1 - p[:, TIE])).sum()))
+
+
+def gradient(theta: FloatArray, pairs: Pairs, counts: FloatArray) -> FloatArray:
+    """Of the log likelihood of careful answers, counted by pair and outcome."""
+    total = counts.sum(axis=1)
+    p = outcome_probabilities(theta, pairs)
+    by_d = ((counts[:, LEFT] - counts[:, RIGHT]) - total * (p[:, LEFT] - p[:, RIGHT])) / 2
+    return np.append(pairs.design_t @ by_d, (counts[:, TIE] - total * p[:, TIE]).sum())
+
+
+def free_places(model: RankingModel, pairs: Pairs) -> NDArray[np.int64]:
+    """Positions in theta that are estimated."""
+    extra = [place for place, free in ((-2, model.free_position), (-1, pairs.has_ties)) if free]
+    return np.array([*range(pairs.n_items), *(pairs.n_items + 2 + place for place in extra)])
+
+
+def regular(table: FloatArray, model: RankingModel, pairs: Pairs) -> FloatArray:
+    """The free part of an information matrix with its prior; without one, the mean of the scores is held at 0."""
+    free = free_places(model, pairs)
+    table = table + np.diag(model.precision)
+    if model.spread is None:
+        table[: pairs.n_items, : pairs.n_items] += 1.0 / pairs.n_items
+    return table[np.ix_(free, free)]
+
+
+def newton(model: RankingModel, pairs: Pairs, counts: FloatArray) -> FloatArray:
+    """Theta at the maximum of the log posterior of careful answers, which is concave."""
+    theta, precision, free = model.theta.copy(), model.precision, free_places(model, pairs)
+    total = counts.sum(axis=1)
+
+    def objective(at: FloatArray) -> float:
+        p = outcome_probabilities(at, pairs)
+        seen = counts > 0
+        return float((counts[seen] * np.log(p[seen])).sum() - (precision * at**2).sum() / 2)
+
+    value = objective(theta)
+    for _ in range(NEWTON_STEPS if model.reliability is None else 1):  # EM needs no more than a step uphill
+        slope = (gradient(theta, pairs, counts) - precision * theta)[free]
+        step = np.zeros_like(theta)
+        step[free] = cho_solve(cho_factor(regular(information(theta, pairs, total), model, pairs)), slope)
+        following = objective(theta + step)
+        while following < value - SETTLED * abs(value):
+            step /= 2
+            following = objective(theta + step)
+        theta = theta + step
+        if following - value <= SETTLED * max(abs(value), 1.0):
+            return theta
+        value = following
+    return theta
+
+
+class JudgedAnswers:
+    """Comparisons as `em.climb` sees them: the E step tells how likely each answer was careful."""
+
+    def __init__(self, pairs: Pairs) -> None:
+        self.pairs = pairs
+        self.total_weight = float(pairs.row_count.sum())
+
+    def expect(self, model: RankingModel, *, keep: bool = True) -> Expectation:
+        """`counts` holds, by row, the expected number of careful answers."""
+        pairs = self.pairs
+        probability = outcome_probabilities(model.theta, pairs)[pairs.row_pair, pairs.row_outcome]
+        found = pairs.row_count
+        if model.reliability is not None and model.habit is not None:
+            right = model.reliability[pairs.row_judge] * probability
+            wrong = (1 - model.reliability)[pairs.row_judge] * model.habit[pairs.row_judge, pairs.row_outcome]
+            probability = right + wrong
+            found = found * right / probability
+        return Expectation(float(pairs.row_count @ np.log(probability)), found, np.array([found.sum()]))
+
+
+def habits(sides: FloatArray, pairs: Pairs) -> FloatArray:
+    """(n_judges, outcome) answers by habit; ties come at the crowd's rate, or habits would explain all of them."""
+    tie = float(pairs.row_count[pairs.row_outcome == TIE].sum() / pairs.row_count.sum())
+    return np.concatenate([sides * (1 - tie), np.full((len(sides), 1), tie)], axis=1)
+
+
+def answer_probabilities(model: RankingModel, pairs: Pairs) -> FloatArray:
+    """(n_rows, outcome) for the judge of each row, careful or not."""
+    careful = outcome_probabilities(model.theta, pairs)[pairs.row_pair]
+    if model.reliability is None or model.habit is None:
+        return careful
+    reliability = model.reliability[pairs.row_judge, None]
+    return np.asarray(reliability * careful + (1 - reliability) * model.habit[pairs.row_judge])
+
+
+def maximize(model: RankingModel, expectation: Expectation, pairs: Pairs) -> RankingModel:
+    """M step: scores from careful answers, then each judge's reliability and habits."""
+    theta = newton(model, pairs, pairs.by_outcome(expectation.counts))
+    if model.reliability is None:
+        return replace(model, theta=theta)
+    careful = sums_by(pairs.row_judge, expectation.counts, pairs.n_judges)
+    total = sums_by(pairs.row_judge, pairs.row_count, pairs.n_judges)
+    reliability = (careful + CAREFUL) / (total + CAREFUL + CARELESS)
+    key = pairs.row_judge * N_OUTCOMES + pairs.row_outcome
+    careless = sums_by(key, pairs.row_count - expectation.counts, pairs.n_judges * N_OUTCOMES)
+    sides: FloatArray = careless.reshape(-1, N_OUTCOMES)[:, :TIE] + HABIT
+    sides /= sides.sum(axis=1, keepdims=True)
+    return replace(model, theta=theta, reliability=reliability, habit=habits(sides, pairs))
+
+
+def covariance(model: RankingModel, pairs: Pairs) -> FloatArray:
+    """(n_items + 2, n_items + 2) of theta; 0 for parameters that were not estimated.
+
+    The information of answers that may have been careless is that of careful ones less what is lost by not knowing
+    which they were (Louis 1982); what is lost by estimating the reliabilities is taken off too.
+    """
+    found = JudgedAnswers(pairs).expect(model)
+    careful = found.counts / pairs.row_count
+    table = information(model.theta, pairs, pairs.by_outcome(found.counts).sum(axis=1))
+    if model.reliability is not None:
+        table -= _lost(model, pairs, careful)
+    free = free_places(model, pairs)
+    inverse = np.linalg.inv(_positive(regular(table, model, pairs)))
+    if model.spread is None:  # the mean is not uncertain: it was set
+        inverse[: pairs.n_items, : pairs.n_items] -= 1.0 / pairs.n_items
+    whole = np.zeros_like(table)
+    whole[np.ix_(free, free)] = inverse
+    return whole
+
+
+def _positive(table: FloatArray) -> FloatArray:
+    """The nearest matrix that is surely positive definite; what was lost can exceed what is left by rounding."""
+    values, vectors = np.linalg.eigh(table)
+    if values[0] > 0:
+        return table
+    return np.asarray((vectors * np.maximum(values, TINY_PRECISION)) @ vectors.T)
+
+
+def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> FloatArray:
+    """Information about theta lost by not knowing who was careful when, and how reliable each judge is."""
+    assert model.reliability is not None
+    p = outcome_probabilities(model.theta, pairs)[pairs.row_pair]
+    by_d = np.array([0.5, -0.5, 0.0])[pairs.row_outcome] - (p[:, LEFT] - p[:, RIGHT]) / 2
+    by_tie = (pairs.row_outcome == TIE) - p[:, TIE]
+    doubt = pairs.row_count * careful * (1 - careful)
+    squares, cross = (sums_by(pairs.row_pair, doubt * by_d * by, len(pairs.left)) for by in (by_d, by_tie))
+    table = quadratic(pairs, squares, cross, float((doubt * by_tie**2).sum()))
+    total = sums_by(pairs.row_judge, pairs.row_count, pairs.n_judges) + CAREFUL + CARELESS
+    own = total * model.reliability * (1 - model.reliability) - sums_by(pairs.row_judge, doubt, pairs.n_judges)
+    by_pair = coo_array(
+        (doubt * by_d, (pairs.row_pair, pairs.row_judge)), shape=(len(pairs.left), pairs.n_judges)
+    ).tocsr()
+    ties = sums_by(pairs.row_judge, doubt * by_tie, pairs.n_judges)
+    shared = np.vstack([(pairs.design_t @ by_pair).toarray(), ties])
+    known = own > TINY_PRECISION * total
+    return np.asarray(table + (shared[:, known] / own[known]) @ shared[:, known].T)
+
+
+def fit_pairs(
+    pairs: Pairs, *, position_bias: bool, with_judges: bool, prior: bool, max_iter: int = 100
+) -> tuple[Climb[RankingModel], FloatArray]:
+    """Climb to the scores; returns the climb and the covariance of theta."""
+    model = RankingModel(np.zeros(pairs.n_items + 2), SPREAD if prior else None, position_bias)
+    if with_judges:
+        start = np.full(pairs.n_judges, CAREFUL / (CAREFUL + CARELESS))
+        model = replace(model, reliability=start, habit=habits(np.full((pairs.n_judges, 2), 0.5), pairs))
+    run = climb(
+        JudgedAnswers(pairs),
+        model,
+        lambda old, found: maximize(old, found, pairs),
+        title="Bradley-Terry",
+        max_iter=max_iter,
+    )
+    return run, covariance(run.model, pairs)

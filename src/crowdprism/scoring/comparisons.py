@@ -1,0 +1,220 @@
+"""Comparisons: which of two items a judge found better, stored as codes with their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.annotations.names import (
+    NameArray,
+    encode,
+    is_missing,
+    is_text_column,
+    plain,
+    positions,
+)
+from crowdprism.errors import InvalidAnnotationsError, some
+
+LEFT, RIGHT, TIE = 0, 1, 2
+OUTCOMES = ("left", "right", "tie")
+# Words for an outcome, in lower case; the name of an item goes before a word.
+WORDS = {
+    **dict.fromkeys(("left", "l", "a", "model_a", "answer_a", "response_a", "first"), LEFT),
+    **dict.fromkeys(("right", "r", "b", "model_b", "answer_b", "response_b", "second"), RIGHT),
+    **dict.fromkeys(("tie", "ties", "draw", "equal", "same", "both", "neither", "=", "tie (bothbad)"), TIE),
+    **dict.fromkeys(("both_bad", "bothbad", "tie_bothbad", "both bad", "tie (both bad)"), TIE),
+}
+SKIPPED = -1
+NOBODY = "(not named)"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparisons:
+    """Which of two items was found better, by whom; build one with `from_columns`.
+
+    Attributes
+    ----------
+    left, right
+        (n,) codes: positions in `items`.
+    outcome
+        (n,) 0 where the left item was better, 1 the right one, 2 a tie.
+    judge
+        (n,) positions in `judges`.
+    items, judges
+        The user's own names, sorted.
+    group
+        (n,) position in `groups`, or None where judges have no groups.
+    n_skipped
+        Rows without a winner that were left out.
+
+    Examples
+    --------
+    >>> Comparisons.from_columns(["x", "y"], ["y", "z"], ["x", "tie"], ["ann", "bob"])
+    Comparisons(2 comparisons of 3 items by 2 judges, 1 ties)
+    """
+
+    left: NDArray[Any]
+    right: NDArray[Any]
+    outcome: NDArray[Any]
+    judge: NDArray[Any]
+    items: NameArray
+    judges: NameArray
+    group: NDArray[Any] | None = None
+    groups: NameArray | None = None
+    n_skipped: int = 0
+
+    @classmethod
+    def from_columns(
+        cls,
+        left: Any,
+        right: Any,
+        winner: Any,
+        judge: Any = None,
+        *,
+        group: Any = None,
+        skip_missing: bool = False,
+    ) -> Comparisons:
+        """Build from columns of equal length, one row per comparison.
+
+        Parameters
+        ----------
+        left, right
+            The two items, in the order in which they were shown.
+        winner
+            The better item by its name, or `left`, `right`, `model_a`, `model_b`, `tie` and the like.
+        judge
+            Who compared; None if that is not known.
+        group
+            A group of judges per row, such as `expert` and `crowd`.
+        skip_missing
+            Leave out rows without a winner (they are counted) instead of stopping.
+        """
+        columns = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group}
+        sizes = {name: len(column) for name, column in columns.items() if column is not None}
+        if len(set(sizes.values())) > 1:
+            raise InvalidAnnotationsError(f"The columns have different lengths: {sizes}.")
+        if not sizes["left"]:
+            raise InvalidAnnotationsError("There is no comparison. Check that the file holds the answers.")
+        columns = {name: None if column is None else _column(column) for name, column in columns.items()}
+        items, codes = encode(_end_to_end(columns["left"], columns["right"]))
+        first, second = np.split(codes, 2)
+        _require_names(items)
+        _require_two_items(items, first, second)
+        outcome = _outcomes(columns["winner"], items, first, second, skip_missing=skip_missing)
+        judges, by = encode([NOBODY] * len(first) if judge is None else columns["judge"])
+        groups, member = (None, None) if group is None else encode(columns["group"])
+        for names in (judges, groups):
+            _require_names([] if names is None else names)
+        whole = cls(first, second, outcome, by, items, judges, member, groups)
+        return whole if (outcome != SKIPPED).all() else whole._without_skipped()
+
+    @property
+    def n_items(self) -> int:
+        """Number of items."""
+        return len(self.items)
+
+    @property
+    def n_judges(self) -> int:
+        """Number of judges."""
+        return len(self.judges)
+
+    def __len__(self) -> int:
+        return len(self.left)
+
+    @property
+    def judges_are_named(self) -> bool:
+        """Whether it is known who compared."""
+        return bool(self.judges.tolist() != [NOBODY])
+
+    def select(self, keep: NDArray[np.bool_]) -> Comparisons:
+        """Keep the comparisons where the mask (n,) is true; all names stay."""
+        group = None if self.group is None else self.group[keep]
+        return replace(
+            self,
+            left=self.left[keep],
+            right=self.right[keep],
+            outcome=self.outcome[keep],
+            judge=self.judge[keep],
+            group=group,
+        )
+
+    def _without_skipped(self) -> Comparisons:
+        kept = self.outcome != SKIPPED
+        if not kept.any():
+            raise InvalidAnnotationsError(
+                f"None of the {len(self)} comparisons has a winner.", remedy="Write ties as `tie`."
+            )
+        return replace(self.select(kept), n_skipped=int((~kept).sum()))
+
+    def __repr__(self) -> str:
+        ties = int((self.outcome == TIE).sum())
+        return f"Comparisons({len(self)} comparisons of {self.n_items} items by {self.n_judges} judges, {ties} ties)"
+
+
+def _column(values: Any) -> Any:
+    """A column as `encode` takes it; a polars column of complete texts stays one."""
+    if is_text_column(values):
+        return values if not values.null_count() else values.to_list()
+    return values if isinstance(values, np.ndarray) else list(values)
+
+
+def _end_to_end(left: Any, right: Any) -> Any:
+    if is_text_column(left) and is_text_column(right):
+        import polars as pl
+
+        return pl.concat([left, right])
+    if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
+        return np.concatenate([left, right])
+    return [*left, *right]
+
+
+def _require_names(names: Any) -> None:
+    if any(is_missing(name) or name == "" for name in names):
+        raise InvalidAnnotationsError("An item, judge or group has no name. Complete the file.")
+
+
+def _require_two_items(items: NameArray, left: NDArray[Any], right: NDArray[Any]) -> None:
+    same = np.flatnonzero(left == right)
+    if len(same):
+        raise InvalidAnnotationsError(
+            f"{len(same)} of {len(left)} comparisons compare an item with itself; the first is "
+            f"{plain(items[left[same[0]]])!r} in row {same[0]} (from 0). Remove them."
+        )
+
+
+def _outcomes(
+    winner: Any, items: NameArray, left: NDArray[Any], right: NDArray[Any], *, skip_missing: bool
+) -> NDArray[np.int8]:
+    """(n,) code of each outcome; the name of one of the two items, else a word."""
+    distinct, code = encode(winner)
+    known = positions(items, distinct)
+    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()], dtype=np.int8)
+    absent = np.array([is_missing(one) or one == "" for one in distinct.tolist()], dtype=bool)
+    item = known[code]
+    found = np.where(item == left, LEFT, np.where(item == right, RIGHT, word[code])).astype(np.int8)
+    missing = absent[code]
+    if missing.any() and not skip_missing:
+        raise InvalidAnnotationsError(
+            f"{int(missing.sum())} of {len(code)} comparisons have no winner; the first is row "
+            f"{int(np.argmax(missing))} (from 0).",
+            remedy="Pass {skip_missing:True} to leave them out, or write ties as `tie`.",
+        )
+    wrong = np.flatnonzero((found == SKIPPED) & ~missing)
+    if len(wrong):
+        _refuse_winners(wrong, distinct[code[wrong]].tolist(), items, left, right)
+    return np.where(missing, SKIPPED, found).astype(np.int8)
+
+
+def _refuse_winners(
+    wrong: NDArray[Any], named: list[Any], items: NameArray, left: NDArray[Any], right: NDArray[Any]
+) -> NoReturn:
+    row = int(wrong[0])
+    pair = f"{plain(items[left[row]])!r} and {plain(items[right[row]])!r}"
+    raise InvalidAnnotationsError(
+        f"{len(wrong)} of {len(left)} winners are neither item of their comparison; the first is {named[0]!r} in row "
+        f"{row} (from 0), where {pair} were compared. Wrong are {some(dict.fromkeys(named), 5)}. Write the winner's "
+        "name, left, right or tie."
+    )

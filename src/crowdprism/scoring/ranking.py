@@ -1,0 +1,361 @@
+"""`rank`: from comparisons of two items to a ranking with intervals, and what can be said about it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.em import FloatArray
+from crowdprism.annotations.names import NameArray, plain, positions
+from crowdprism.annotations.pairs import sums_by
+from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, some
+from crowdprism.results.estimates import Estimate
+from crowdprism.scoring.bradley_terry import Pairs, RankingModel, answer_probabilities, fit_pairs, pairs_of
+from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
+
+LEVEL = 0.95
+MIN_JUDGES = 2
+SURPRISING = 3.0  # standard deviations between votes and ranking from which on a pair is listed
+LEAST_VARIANCE = 1e-12
+LOGISTIC = np.pi / 8  # of the normal approximation to the logistic curve, for probabilities under uncertainty
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Whether two items really differ: score(first) - score(second) with its interval."""
+
+    first: Any
+    second: Any
+    value: float
+    low: float
+    high: float
+    probability: float  # that the first is better
+    win_probability: float  # that a careful judge prefers the first, ties left out
+
+    @property
+    def clear(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+    def __str__(self) -> str:
+        better, worse = (self.first, self.second) if self.value >= 0 else (self.second, self.first)
+        sure, wins = max(self.probability, 1 - self.probability), max(self.win_probability, 1 - self.win_probability)
+        verdict = f"{better} is better than {worse}" if self.clear else f"{better} and {worse} cannot be told apart yet"
+        return f"{verdict}: {better} is better with probability {sure:.1%} and wins {wins:.0%} of comparisons."
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Scores of items with intervals, from comparisons. Arrays are in the order of `items`; `order` has the best first.
+
+    Attributes
+    ----------
+    scores, covariance
+        (n_items,) log strengths with mean 0, and their covariance: P(i beats j) = 1 / (1 + exp(score_j - score_i)).
+    component
+        (n_items,) items of different components were never compared, not even through others.
+    compared, wins
+        (n_items,) comparisons of the item, and how many it won; a tie is half a win.
+    position
+        How often the left place wins between equal items, ties left out; None if not estimated.
+    tie_share
+        Share of ties between equal items.
+    judges, judge_counts, reliability, left_share, agreement
+        Judges, their comparisons, the probability that an answer was careful, how often each preferred the left item,
+        and how often the item that each preferred is the one with the higher score.
+    surprises
+        Pairs whose votes contradict the ranking: first, second, wins of the first, comparisons, standard deviations.
+    groups
+        A ranking for each group of judges.
+    """
+
+    items: NameArray
+    scores: FloatArray
+    covariance: FloatArray = field(repr=False)
+    component: NDArray[Any]
+    compared: NDArray[Any]
+    wins: FloatArray
+    n_comparisons: int
+    tie_share: float
+    position: Estimate | None
+    judges: NameArray
+    judge_counts: NDArray[Any]
+    reliability: FloatArray | None
+    left_share: FloatArray
+    agreement: FloatArray
+    surprises: tuple[tuple[Any, Any, float, int, float], ...] = ()
+    groups: Mapping[Any, Ranking] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def order(self) -> NDArray[np.int64]:
+        """(n_items,) positions of the items, best first; equal scores in the order of names."""
+        return np.argsort(-self.scores, kind="stable")
+
+    def interval(self, level: float = LEVEL) -> FloatArray:
+        """(n_items, 2) interval of each score."""
+        half = normal_quantile(level) * np.sqrt(np.diag(self.covariance))
+        return np.stack([self.scores - half, self.scores + half], axis=1)
+
+    def rank_interval(self, level: float = LEVEL) -> NDArray[np.int64]:
+        """(n_items, 2) best and worst place of each item that its differences to the others leave open."""
+        gap, error = self._differences()
+        clear = np.abs(gap) > normal_quantile(level) * error
+        better, worse = (clear & (gap < 0)).sum(axis=1), (clear & (gap > 0)).sum(axis=1)
+        return np.stack([1 + better, len(self.items) - worse], axis=1)
+
+    def win_probabilities(self) -> FloatArray:
+        """(n_items, n_items) probability that the item of the row wins against that of the column, ties left out.
+
+        Places are equal, the judge is careful, and the uncertainty of the scores is averaged over.
+        """
+        gap, error = self._differences()
+        return np.asarray(1 / (1 + np.exp(-gap / np.sqrt(1 + LOGISTIC * error**2))))
+
+    def difference(self, first: Any, second: Any, level: float = LEVEL) -> Difference:
+        """Tell whether two items really differ.
+
+        Examples
+        --------
+        >>> print(rank(["x"] * 9, ["y"] * 9, ["x"] * 8 + ["y"]).difference("x", "y"))
+        x and y cannot be told apart yet: x is better with probability 96.1% and wins 83% of comparisons.
+        """
+        from scipy.special import ndtr
+
+        place = positions(self.items, [first, second])
+        if (place < 0).any():
+            missing = [name for name, at in zip((first, second), place, strict=True) if at < 0]
+            raise InvalidParameterError(f"There is no item {missing[0]!r}; there are {some(self.items.tolist(), 8)}.")
+        one, other = place.tolist()
+        gap, error = (table[one, other] for table in self._differences())
+        half = normal_quantile(level) * error
+        return Difference(
+            first=first,
+            second=second,
+            value=float(gap),
+            low=float(gap - half),
+            high=float(gap + half),
+            probability=float(ndtr(gap / error)) if error > 0 else 0.5,
+            win_probability=float(self.win_probabilities()[one, other]),
+        )
+
+    def pairs_to_ask(self, n: int = 10) -> list[tuple[Any, Any, float]]:
+        """The next pairs to compare, most informative first: names and how much is learned, in nats.
+
+        Each pair is chosen as if those before it had been answered.
+        """
+        cov = self.covariance.copy()
+        gap = self.scores[:, None] - self.scores[None]
+        answer = 1 / (2 + 2 * np.cosh(gap))  # information of one comparison about a difference
+        names, open_ = self.items.tolist(), np.triu(np.ones_like(gap, dtype=bool), 1)
+        chosen = []
+        for _ in range(min(n, len(self.items) * (len(self.items) - 1) // 2)):
+            variance = np.diag(cov)[:, None] + np.diag(cov)[None] - 2 * cov
+            gain = np.where(open_, np.log1p(answer * variance) / 2, -1.0)
+            one, other = np.unravel_index(int(np.argmax(gain)), gain.shape)
+            open_[one, other] = False
+            chosen.append((names[one], names[other], float(gain[one, other])))
+            column = cov[:, one] - cov[:, other]
+            cov -= np.outer(column, column) * answer[one, other] / (1 + answer[one, other] * variance[one, other])
+        return chosen
+
+    def differing_items(self, level: float = LEVEL) -> list[tuple[Any, Any, float, float]]:
+        """Items that a group of judges scores otherwise than all the others: item, group, difference, its error.
+
+        Corrected for the number of items and groups (Bonferroni).
+        """
+        found = []
+        n_tests = max(len(self.items) * len(self.groups), 1)
+        limit = normal_quantile(1 - (1 - level) / n_tests)
+        for name, ranking in self.groups.items():
+            others = [one for other, one in self.groups.items() if other != name]
+            weight = np.array([1 / np.maximum(np.diag(one.covariance), 1e-9) for one in others])
+            rest = (weight * [one.scores for one in others]).sum(axis=0) / weight.sum(axis=0)
+            gap = ranking.scores - rest
+            error = np.sqrt(np.diag(ranking.covariance) + 1 / weight.sum(axis=0))
+            for at in np.flatnonzero(np.abs(gap) > limit * error):
+                found.append((plain(self.items[at]), name, float(gap[at]), float(error[at])))
+        return sorted(found, key=lambda row: -abs(row[2]))
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """One row per item, best first: rank, item, score with its 95 % interval, comparisons, wins, component."""
+        from crowdprism.annotations.frames import frame_of_columns
+
+        return frame_of_columns(self.columns(), kind)
+
+    def columns(self) -> dict[str, Any]:
+        """The columns of `to_frame` as arrays."""
+        order, interval, places = self.order, self.interval(), self.rank_interval()
+        columns = {
+            "rank": np.arange(1, len(order) + 1),
+            "item": self.items[order],
+            "score": self.scores[order],
+            "low": interval[order, 0],
+            "high": interval[order, 1],
+            "rank_low": places[order, 0],
+            "rank_high": places[order, 1],
+            "comparisons": self.compared[order],
+            "wins": self.wins[order],
+        }
+        return {**columns, "component": self.component[order]} if self.component.any() else columns
+
+    def _differences(self) -> tuple[FloatArray, FloatArray]:
+        """(n_items, n_items) score of row minus column, and its standard error."""
+        variance = np.diag(self.covariance)
+        squares = variance[:, None] + variance[None] - 2 * self.covariance
+        return self.scores[:, None] - self.scores[None], np.sqrt(np.maximum(squares, 0.0))
+
+    def __repr__(self) -> str:
+        best = some(self.items[self.order].tolist())
+        return f"Ranking({len(self.items)} items from {self.n_comparisons} comparisons; best first: {best})"
+
+
+def normal_quantile(level: float) -> float:
+    """Half width, in standard errors, of a central interval."""
+    from scipy.special import ndtri
+
+    if not 0 < level < 1:
+        raise InvalidParameterError(f"level must be between 0 and 1, not {level!r}.", parameter="level")
+    return float(ndtri((1 + level) / 2))
+
+
+def rank(
+    left: Any,
+    right: Any = None,
+    winner: Any = None,
+    judge: Any = None,
+    *,
+    group: Any = None,
+    position_bias: bool = True,
+    reliability: bool | None = None,
+    prior: bool = True,
+) -> Ranking:
+    """Rank items by comparisons of two (Bradley-Terry with ties, position bias and reliability of judges).
+
+    Parameters
+    ----------
+    left, right, winner, judge, group
+        Columns as in `Comparisons.from_columns`; or `left` alone: `Comparisons`, a file or files, or a data frame.
+    position_bias
+        Estimate by how much the left place is preferred.
+    reliability
+        Estimate how careful each judge is; by default if at least two judges are named.
+    prior
+        Hold scores by a weak normal prior. False gives plain maximum likelihood, which does not exist where an item
+        always wins.
+
+    Examples
+    --------
+    >>> rank(["x", "y", "z", "x"], ["y", "z", "x", "z"], ["x", "y", "x", "tie"])
+    Ranking(3 items from 4 comparisons; best first: 'x', 'y', 'z')
+    """
+    if right is None and not isinstance(left, Comparisons):
+        from crowdprism.formats.comparison_files import read_comparisons
+
+        found = read_comparisons(left, judge=judge, group=group)
+        data, position_bias = Comparisons.from_columns(**found.columns), position_bias and found.knows_position
+    elif isinstance(left, Comparisons):
+        data = left
+    else:
+        data = Comparisons.from_columns(left, right, winner, judge, group=group)
+    with_judges = data.n_judges >= MIN_JUDGES if reliability is None else reliability and data.judges_are_named
+    options: dict[str, Any] = {"position_bias": position_bias, "with_judges": with_judges, "prior": prior}
+    groups = {}
+    if data.groups is not None and data.group is not None:
+        groups = {name: _rank(data.select(data.group == at), options) for at, name in enumerate(data.groups.tolist())}
+    return _rank(data, options, groups)
+
+
+def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ranking] | None = None) -> Ranking:
+    pairs = pairs_of(data, with_judges=options["with_judges"])
+    component, said = _connect(pairs, data.items, prior=options["prior"])
+    run, errors = fit_pairs(pairs, **options)
+    model, size = run.model, data.n_items
+    centre = np.eye(size) - 1.0 / size
+    half_width = normal_quantile(LEVEL) * float(np.sqrt(errors[-2, -2]))
+    left_wins, low, high = (1 / (1 + np.exp(-model.theta[-2] - half_width * np.array([0.0, -1.0, 1.0])))).tolist()
+    counts = pairs.by_outcome(pairs.row_count)
+    preferred = np.where(data.outcome == LEFT, data.left, data.right)
+    other = np.where(data.outcome == LEFT, data.right, data.left)
+    decided = data.outcome != TIE
+    return Ranking(
+        items=data.items,
+        scores=model.scores - model.scores.mean(),
+        covariance=centre @ errors[:size, :size] @ centre,
+        component=component,
+        compared=_by_item(pairs, counts.sum(axis=1), counts.sum(axis=1)).astype(np.int64),
+        wins=_by_item(pairs, counts[:, LEFT] + counts[:, TIE] / 2, counts[:, RIGHT] + counts[:, TIE] / 2),
+        n_comparisons=len(data),
+        tie_share=float(1 / (1 + 2 * np.exp(-model.theta[-1]))) if pairs.has_ties else 0.0,
+        position=Estimate(left_wins, low, high, LEVEL) if options["position_bias"] else None,
+        judges=data.judges,
+        judge_counts=np.bincount(data.judge, minlength=data.n_judges),
+        reliability=model.reliability,
+        left_share=_share(data.judge[decided], data.outcome[decided] == LEFT, data.n_judges),
+        agreement=_share(data.judge[decided], (model.scores[preferred] > model.scores[other])[decided], data.n_judges),
+        surprises=_surprises(pairs, counts, model, data.items.tolist()),
+        groups=groups or {},
+        warnings=(*said, *run.notes("rank")),
+    )
+
+
+def _by_item(pairs: Pairs, left: FloatArray, right: FloatArray) -> FloatArray:
+    return sums_by(pairs.left, left, pairs.n_items) + sums_by(pairs.right, right, pairs.n_items)
+
+
+def _share(judge: NDArray[Any], yes: NDArray[Any], n_judges: int) -> FloatArray:
+    total = np.bincount(judge, minlength=n_judges)
+    return np.where(total > 0, sums_by(judge, yes, n_judges) / np.maximum(total, 1), np.nan)
+
+
+def _connect(pairs: Pairs, items: NameArray, *, prior: bool) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """The component of each item, and a warning where there are several."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    counts = pairs.by_outcome(pairs.row_count)
+    won = np.concatenate([counts[:, LEFT] + counts[:, TIE], counts[:, RIGHT] + counts[:, TIE]])
+    ends = np.concatenate([pairs.left, pairs.right]), np.concatenate([pairs.right, pairs.left])
+    graph = coo_array((won, ends), shape=(pairs.n_items,) * 2).tocsr()
+    graph.eliminate_zeros()
+    n_parts, component = connected_components(graph, connection="weak")
+    if not prior and connected_components(graph, connection="strong")[0] > 1:
+        raise InvalidParameterError(
+            "Without a prior the scores do not exist: some items always win or always lose against all others.",
+            parameter="prior",
+            remedy="Pass {prior:True}.",
+        )
+    if n_parts == 1:
+        return component, ()
+    first = [items[int(np.argmax(component == part))] for part in range(n_parts)]
+    message = (
+        f"The items form {n_parts} groups that were never compared with each other (one with {some(first)}): ranks "
+        "across groups mean nothing. Compare items of different groups; `pairs_to_ask` names some."
+    )
+    warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
+    return component, (message,)
+
+
+def _surprises(
+    pairs: Pairs, counts: FloatArray, model: RankingModel, names: list[Any]
+) -> tuple[tuple[Any, Any, float, int, float], ...]:
+    """Pairs whose votes are far from what the model expects, both orders put together; the largest first."""
+    p = answer_probabilities(model, pairs)
+    net, total = p[:, LEFT] - p[:, RIGHT], counts.sum(axis=1)
+    expected = sums_by(pairs.row_pair, pairs.row_count * net, len(total))
+    spread = sums_by(pairs.row_pair, pairs.row_count * (p[:, LEFT] + p[:, RIGHT] - net**2), len(total))
+    low, high = np.minimum(pairs.left, pairs.right), np.maximum(pairs.left, pairs.right)
+    ahead = pairs.left == low
+    gap = (counts[:, LEFT] - counts[:, RIGHT] - expected) * np.where(ahead, 1.0, -1.0)
+    won = np.where(ahead, counts[:, LEFT], counts[:, RIGHT]) + counts[:, TIE] / 2
+    key, place = np.unique(low * pairs.n_items + high, return_inverse=True)
+    z = sums_by(place, gap, len(key)) / np.sqrt(np.maximum(sums_by(place, spread, len(key)), LEAST_VARIANCE))
+    won, total = sums_by(place, won, len(key)), sums_by(place, total, len(key))
+    listed = [at for at in np.argsort(-np.abs(z), kind="stable") if abs(z[at]) > SURPRISING]
+    ends = [(names[key[at] // pairs.n_items], names[key[at] % pairs.n_items]) for at in listed]
+    return tuple((*end, float(won[at]), int(total[at]), float(z[at])) for end, at in zip(ends, listed, strict=True))
