@@ -6,7 +6,7 @@ Each error is also the builtin that a caller would expect (`ValueError`, `Runtim
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from string import Formatter
 
 
@@ -31,6 +31,9 @@ class CrowdprismError(Exception):
     remedy
         What to do, as a sentence that follows the problem. `{item}` in it stands for the parameter `item` with any
         value, `{skip_missing:True}` for a parameter with that value.
+    suggestion
+        Parameters with values that would probably help, shown last. On the command line they follow `command`, the
+        command that failed, and make one that can be run.
     name_parameter
         Writes such a parameter, from its name and value. The default writes Python; the command line sets its own.
 
@@ -44,10 +47,18 @@ class CrowdprismError(Exception):
     'labels.csv has two answer columns. Choose one with --label'
     """
 
-    def __init__(self, *args: object, parameter: str | None = None, remedy: str = "") -> None:
+    def __init__(
+        self,
+        *args: object,
+        parameter: str | None = None,
+        remedy: str = "",
+        suggestion: Mapping[str, str] | None = None,
+    ) -> None:
         super().__init__(*args)
         self.parameter = parameter
         self.remedy = remedy
+        self.suggestion = dict(suggestion or {})
+        self.command = ""
         self.name_parameter: Callable[[str, str], str] = keyword
 
     @property
@@ -59,6 +70,9 @@ class CrowdprismError(Exception):
         parts = [self.problem, " "] if self.remedy else [self.problem]
         for text, name, value, _ in Formatter().parse(self.remedy):
             parts += [text] if name is None else [text, self.name_parameter(name, value or "...")]
+        if self.suggestion:
+            named = [self.name_parameter(name, repr(value)) for name, value in self.suggestion.items()]
+            parts.append(f"\nTry: {' '.join([self.command, *named]) if self.command else ', '.join(named)}")
         return "".join(parts)
 
 
@@ -124,6 +138,17 @@ class IdentifiabilityWarning(CrowdprismWarning):
 
 class ConvergenceWarning(CrowdprismWarning):
     """An iteration ended at its limit before it settled."""
+
+
+def counted(number: int, one: str, many: str = "") -> str:
+    """A number with its noun.
+
+    Examples
+    --------
+    >>> counted(1, "annotator"), counted(2, "class", "classes")
+    ('1 annotator', '2 classes')
+    """
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def some(values: object, limit: int = 3) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdprism.annotations import Annotations, building
-from crowdprism.annotations.building import as_column, gold_by_item, last_of_repeats, moment_in_seconds
+from crowdprism.annotations.building import as_column, gold_by_item, last_of_repeats
 from crowdprism.errors import InvalidAnnotationsError
 
 CODES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=40)
@@ -57,23 +56,6 @@ def test_columns_of_any_kind_are_taken_and_whole_floats_become_ints(values: Any,
     assert type(found) is type(expected)
     assert list(found) == list(expected)
     assert getattr(found, "dtype", None) == getattr(expected, "dtype", None)
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [
-        (5, 5.0),
-        ("2.5", 2.5),
-        ("1970-01-01T00:01:00Z", 60.0),
-        ("1970-01-01 00:01:00 UTC", 60.0),
-        ("1970-01-01T01:00:00+01:00", 0.0),
-        (dt.datetime(1970, 1, 2), 86400.0),
-    ],
-)
-def test_moments_are_seconds_since_1970_in_utc(value: Any, seconds: float) -> None:
-    assert moment_in_seconds(value) == seconds
-    assert np.isnan(moment_in_seconds(None))
-    assert np.isnan(moment_in_seconds(""))
 
 
 def test_gold_is_collected_by_item_and_contradictions_are_named() -> None:

@@ -14,7 +14,15 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import GeoCrowdNet
-from crowdprism.classifiers.inputs import annotations_of, as_features, matched, n_items_of, plain_seed, with_unlabelled
+from crowdprism.classifiers.inputs import (
+    annotations_of,
+    as_features,
+    make_scaling,
+    matched,
+    n_items_of,
+    plain_seed,
+    with_unlabelled,
+)
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, NotFittedError
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -25,7 +33,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::crowdprism.errors.Identifiabili
 
 def test_a_dataset_gives_the_same_model_as_an_array() -> None:
     problem = small()
-    array = quick(standardize=False).fit(problem.X, problem.annotations)
+    array = quick().fit(problem.X, problem.annotations)
     stream = quick().fit(TensorDataset(torch.from_numpy(problem.X)), problem.annotations)
     assert np.allclose(array.predict_proba(problem.X), stream.predict_proba(problem.X), atol=1e-6)
 
@@ -183,3 +191,12 @@ def test_a_random_state_gives_a_seed_and_a_negative_seed_is_refused() -> None:
     assert plain_seed(np.random.RandomState(0)) == plain_seed(np.random.RandomState(0))
     with pytest.raises(ValueError, match=r"seed|random_state"):
         plain_seed(-1)
+
+
+def test_a_dataset_is_standardized_as_the_array_is() -> None:
+    values = 5 + 100 * np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    dataset = TensorDataset(torch.from_numpy(values))
+    found, expected = (make_scaling(one, standardize=True) for one in (dataset, torch.from_numpy(values)))
+    torch.testing.assert_close(found.shift, expected.shift)
+    torch.testing.assert_close(found.scale, expected.scale)
+    assert make_scaling(dataset, standardize=False).scale == 1

@@ -78,3 +78,12 @@ def test_an_unknown_parameter_is_refused() -> None:
 
 def test_repr_shows_only_what_differs_from_the_defaults() -> None:
     assert repr(GeoCrowdNet(epochs=7, regularizer="F")) == "GeoCrowdNet(epochs=7, regularizer='F')"
+
+
+def test_a_number_of_folds_splits_annotations_too() -> None:
+    X, annotations, _ = problem()
+    scores = cross_val_score(quick(), X, annotations, cv=3)
+    assert len(scores) == 3
+    assert np.isfinite(scores).all()
+    search = GridSearchCV(quick(), {"learning_rate": [1e-5, 3e-2]}, cv=2).fit(X, annotations)
+    assert search.best_params_ == {"learning_rate": 3e-2}

@@ -97,9 +97,9 @@ def test_answers_to_other_labels_are_refused(run, crowd_folder: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ((), "Use --output audit.csv or --answers audit.csv"),
+        ((), "Use --page audit.html, --output audit.csv or --answers answers.csv"),
         (("-n", 3, "-o", "a.csv"), "at least 10 answers"),
-        (("-o", "a.csv", "--to", "xml"), "--to must be csv or label-studio"),
+        (("-o", "a.csv", "--to", "xml"), "no tool 'xml'"),
         (("-o", "a.csv", "--content", "nothing.csv"), "no file nothing.csv"),
         (("--gold-file", "labels.csv", "-o", "a.csv"), "nothing to audit"),
     ],

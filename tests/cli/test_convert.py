@@ -20,3 +20,20 @@ def test_info_counts_and_measures_agreement(run, labels_csv: Path) -> None:
     record = json.loads(run("info", labels_csv, "--json").out)
     assert record["summary"]["n_annotations"] == 6
     assert "agreement" in record
+
+
+def test_json_holds_arrays_as_lists(run, tmp_path: Path) -> None:
+    rows = [f"pic{item},p{person},{(item * person) % 3}" for item in range(40) for person in range(60)]
+    (tmp_path / "many.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
+    record = json.loads(run("-q", "info", tmp_path / "many.csv", "--json").out)
+    assert len(record["agreement"]["annotators"]["raw"]) == 60
+    assert "..." not in json.dumps(record)
+
+
+def test_repeated_labels_are_no_more_than_all_pairs(run, tmp_path: Path) -> None:
+    rows = [f"pic{item},ann,{item % 2}" for item in range(4) for _ in range(3)]
+    (tmp_path / "again.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
+    told = run("info", tmp_path / "again.csv").out
+    assert "100.00% of all item-annotator pairs" in told
+    assert "by 1 annotator\n" in told
+    assert "1 annotators" not in told

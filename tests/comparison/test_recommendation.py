@@ -48,3 +48,13 @@ def test_an_outcome_without_rows_reads_as_its_reason() -> None:
 def test_methods_are_told_apart_by_more_than_one_standard_error_of_the_paired_difference() -> None:
     assert indistinguishable(np.array([1.0, 0.0, 1.0, 0.0]), np.array([0.0, 1.0, 0.0, 0.0]))
     assert not indistinguishable(np.zeros(4), np.array([-1.0, -1.1, -0.9, -1.0]))
+
+
+def test_a_difference_that_nobody_can_see_is_no_reason() -> None:
+    better, worse = np.full(1000, -0.42891), np.full(1000, -0.42897)
+    assert indistinguishable(better, worse)
+    rows = [
+        MethodRow("a", log_likelihood=-0.42891, stability=0.9, seconds=1.0),
+        MethodRow("b", log_likelihood=-0.42897, stability=0.9, seconds=1.0),
+    ]
+    assert "clearly" not in recommend(rank(rows, by_gold=False), {"a": better, "b": worse}, by_gold=False)[1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from pathlib import Path
@@ -147,3 +148,17 @@ def test_suggestions_save_a_quarter_of_the_labels_of_textual_entailment() -> Non
     truth = dict(zip(gold["item"].to_list(), gold["label"].to_list(), strict=True))
     pool = Annotations.from_triplets(rows["item"], rows["annotator"], rows["label"], gold=truth)
     assert saved(pool, first=1, batch=200, at=12)[0] >= 0.25
+
+
+def test_no_annotator_is_asked_for_more_than_twice_an_equal_share() -> None:
+    random = np.random.default_rng(0)
+    truth = random.integers(2, size=200)
+    error = np.array([0.02, 0.3, 0.3, 0.3, 0.3])
+    votes = np.where(random.random((200, 5)) < error, 1 - truth[:, None], truth[:, None])
+    votes[random.random((200, 5)) < 0.6] = -1
+    a = Annotations.from_dense(votes)
+    result = make_aggregator("dawid-skene").fit(a).result_
+    asked = suggest(result, a, budget=20)
+    assert len(asked) == 20
+    assert np.bincount(asked.annotator, minlength=5).max() <= 8
+    assert np.bincount(suggest(result, a, budget=20, capacity=math.inf).annotator, minlength=5).max() > 8

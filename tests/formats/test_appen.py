@@ -48,3 +48,15 @@ def test_several_questions_are_an_error_that_lists_them(tmp_path: Path) -> None:
     with pytest.raises(UnreadableFileError, match=r"2 questions: 'a', 'b'.*label="):
         read(tmp_path, text)
     assert read(tmp_path, text + "1,true,8,z,z,y,\n", label="a")[0].gold_by_name() == {1: "z"}
+
+
+def test_american_dates_of_the_report_are_times(tmp_path: Path) -> None:
+    annotations, _ = read(tmp_path, HEADER + "\n".join(ROWS) + "\n")
+    assert annotations.timestamp is not None
+    assert annotations.timestamp.tolist() == [1417694493.0] * annotations.n_annotations
+
+
+def test_odd_dates_do_not_stop_the_read(tmp_path: Path) -> None:
+    annotations, report = read(tmp_path, HEADER + "\n".join(ROWS).replace("12/4/2014 12:01:33", "last week") + "\n")
+    assert annotations.timestamp is None
+    assert "timestamp" not in report.columns

@@ -103,14 +103,14 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[Exception], str]] = [
     (
         "weight.csv",
         "item,annotator,label,weight\n1,a,x,heavy\n2,a,y,1\n",
-        {},
+        {"weight": "weight"},
         UnreadableFileError,
         "1 of 2 values of weight.*'heavy' at .*line 2",
     ),
     (
         "time.csv",
         "item,annotator,label,timestamp\n1,a,x,yesterday\n2,a,y,1\n",
-        {},
+        {"timestamp": "timestamp"},
         InvalidAnnotationsError,
         "1 of 2 timestamps are neither.*'yesterday' in row 0",
     ),

@@ -130,3 +130,17 @@ def test_label_studio_json_min_and_csv_are_read_alike(tmp_path: Path) -> None:
     assert [report.columns["label"] for _, report in read] == ["kind"] * 3
     assert triplets(read[0][0]) == TRIPLETS
     assert read[0][0] == read[1][0] == read[2][0]
+
+
+def test_a_second_question_in_json_min_is_no_other_content(tmp_path: Path) -> None:
+    records = [{**record, "comment": f"by {record['annotator']}"} for record in label_studio_min()]
+    (tmp_path / "min.json").write_text(json.dumps(records))
+    assert triplets(read_annotations(tmp_path / "min.json", label="kind")) == TRIPLETS
+
+
+def test_files_of_one_annotator_each_may_differ_in_the_second_question(tmp_path: Path) -> None:
+    records = [{**record, "sure": record["annotator"] % 2} for record in label_studio_min()]
+    for person in (3, 4, 5):
+        own = [record for record in records if record["annotator"] == person]
+        (tmp_path / f"{person}.json").write_text(json.dumps(own))
+    assert triplets(read_annotations(sorted(tmp_path.glob("*.json")), label="kind")) == TRIPLETS

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from crowdprism.annotations import Annotations, names
 from crowdprism.annotations.names import MANY_TEXTS
+from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import read_annotations, read_annotations_with_report
 from crowdprism.formats.tables import MISSING_LABELS, missing_cells
 
@@ -249,3 +250,50 @@ def test_gold_of_many_rows_is_kept_by_item(tmp_path: Path) -> None:
     ]
     a = read_annotations(write_table(tmp_path / "x.csv", ["item", "annotator", "label", "truth"], rows))
     assert a.gold_by_name() == {item: "yx"[item % 2] for item in range(1, 6)}
+
+
+def long_rows(column: str, values: list[str]) -> str:
+    """A long table with one more column."""
+    rows = [f'{item},{person},{label},"{value}"' for (item, person, label), value in zip(TRIPLETS, values, strict=True)]
+    return "\n".join([f"item,annotator,label,{column}", *rows, ""])
+
+
+def test_american_dates_are_times(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(long_rows("created_at", [f"3/1/2024 10:00:0{second}" for second in range(5)]))
+    a = read_annotations(tmp_path / "x.csv")
+    assert a.timestamp is not None
+    assert np.diff(np.sort(a.timestamp)).tolist() == [1.0] * 4
+
+
+@pytest.mark.parametrize("column", ["created_at", "duration", "weight"])
+def test_an_optional_column_that_cannot_be_read_is_a_note(tmp_path: Path, column: str) -> None:
+    (tmp_path / "x.csv").write_text(long_rows(column, ["1", "2", "soon", "3", "4"]))
+    a, report = read_annotations_with_report(tmp_path / "x.csv")
+    assert triplets(a) == TRIPLETS
+    assert any(repr(column) in note and "'soon'" in note for note in report.notes)
+    assert [a.timestamp, a.duration, a.weight] == [None] * 3
+    role = "timestamp" if column == "created_at" else column
+    with pytest.raises(ValueError, match="soon"):
+        read_annotations(tmp_path / "x.csv", **{role: column})
+
+
+@pytest.mark.parametrize("values", [["0,5", "1,25", "2", "3,5", "1.234,5"], ["0.5", "1.25", "2", "3.5", "1,234.5"]])
+def test_decimals_are_read_as_europe_and_america_write_them(tmp_path: Path, values: list[str]) -> None:
+    (tmp_path / "x.csv").write_text(long_rows("duration", values))
+    a = read_annotations(tmp_path / "x.csv")
+    assert a.duration is not None
+    assert sorted(a.duration.tolist()) == [0.5, 1.25, 2, 3.5, 1234.5]
+
+
+def test_a_column_of_marks_is_no_gold(tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text(long_rows("golden", ["true", "true", "false", "false", "false"]))
+    a, report = read_annotations_with_report(tmp_path / "x.csv")
+    assert a.gold is None
+    assert any("'golden' is not used as gold" in note for note in report.notes)
+
+
+def test_unknown_columns_end_with_a_guess(tmp_path: Path) -> None:
+    rows = [[item, f"p{person}", label] for item, person, label in TRIPLETS]
+    path = write_table(tmp_path / "x.csv", ["picture no", "who", "verdict"], rows)
+    with pytest.raises(UnreadableFileError, match=r"Try: item='picture no', annotator='who', label='verdict'$"):
+        read_annotations(path, label="kind")

@@ -119,6 +119,16 @@ def test_packed_content_comes_back_byte_by_byte(content: bytes) -> None:
     assert unpack(gzip.compress(content[:3]) + gzip.compress(content[3:]) + b"\0" * 9, "x") == content
 
 
+def test_zstd_of_what_is_no_text_says_so(tmp_path: Path) -> None:
+    np.save(tmp_path / "x.npy", np.zeros((4, 3), dtype=np.int64))
+    for name, content in {"x.npy.zst": (tmp_path / "x.npy").read_bytes(), "x.csv.zst": TABLE + b"3,\x02,x\n"}.items():
+        (tmp_path / name).write_bytes(pa.compress(content, codec="zstd", asbytes=True))
+        with pytest.raises(UnreadableFileError, match=r"no text|UTF-8"):
+            read_annotations(tmp_path / name)
+    (tmp_path / "y.csv.zst").write_bytes(pa.compress(TABLE + b"3,\x01,x\n", codec="zstd", asbytes=True))
+    assert "\x01" in read_annotations(tmp_path / "y.csv.zst").annotators.tolist()
+
+
 def test_other_than_regular_files_are_refused(tmp_path: Path) -> None:
     import os
 

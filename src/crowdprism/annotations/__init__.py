@@ -7,13 +7,14 @@ from typing import Any
 import numpy as np
 
 from crowdprism.annotations.container import Annotations
+from crowdprism.annotations.frames import annotations_of_frame, is_frame
 from crowdprism.errors import InvalidAnnotationsError
 
 __all__ = ["Annotations", "as_annotations"]
 
 
 def as_annotations(y: Any) -> Annotations:
-    """Accept what users pass as `y`: `Annotations`, or an items x annotators array with -1 or NaN for none.
+    """Accept what users pass as `y`: `Annotations`, a long frame, or a table items x annotators with -1 for none.
 
     Examples
     --------
@@ -22,6 +23,8 @@ def as_annotations(y: Any) -> Annotations:
     """
     if isinstance(y, Annotations):
         return y
+    if is_frame(y):
+        return annotations_of_frame(Annotations, y)
     shape = np.shape(y)
     if len(shape) != 2:
         raise InvalidAnnotationsError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from crowdprism.annotations.names import (
     plain,
     positions,
 )
+from crowdprism.annotations.times import seconds_since_1970
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def as_column(values: Any) -> Any:
 
 
 def as_numbers(values: Any, role: str) -> NDArray[Any] | None:
-    """Return an optional numeric column as floats; timestamps may be datetimes or ISO text."""
+    """Return an optional numeric column as floats; timestamps may be datetimes or text."""
     if values is None:
         return None
     try:
@@ -75,43 +75,6 @@ def as_numbers(values: Any, role: str) -> NDArray[Any] | None:
         if isinstance(error, InvalidAnnotationsError):
             raise
         raise InvalidAnnotationsError(f"The {role} column is not numeric: {error}.") from error
-
-
-def seconds_since_1970(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Convert datetimes or ISO 8601 text (with or without zone) to seconds; missing becomes NaN."""
-    if values.dtype.kind == "M":
-        seconds = values.astype("datetime64[us]").astype(np.int64) / 1e6
-        return np.where(np.isnat(values), np.nan, seconds)
-    seconds = np.full(len(values), np.nan)
-    broken: list[int] = []
-    for row, value in enumerate(values.tolist()):
-        try:
-            seconds[row] = moment_in_seconds(value)
-        except (ValueError, OverflowError):
-            broken.append(row)
-    if broken:
-        raise InvalidAnnotationsError(
-            f"{len(broken)} of {len(values)} timestamps are neither numbers nor ISO 8601 dates; the first is "
-            f"{plain(values[broken[0]])!r} in row {broken[0]}. Correct them or leave the column out."
-        )
-    return seconds
-
-
-def moment_in_seconds(value: Any) -> float:
-    """Seconds since 1970 of a number, a datetime or ISO 8601 text; without zone it is UTC. NaN where missing."""
-    if is_missing(value) or value == "":
-        return float("nan")
-    if isinstance(value, (int, float)):
-        return float(value)
-    if isinstance(value, datetime):
-        moment = value
-    else:
-        text = str(value).strip().replace(" UTC", "+00:00")
-        try:
-            return float(text)
-        except ValueError:
-            moment = datetime.fromisoformat(text)
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
 
 
 def build(

@@ -1,8 +1,4 @@
-"""Annotations: who gave which label to which item, stored sparsely.
-
-The container is frozen and sorted by item, then annotator, then label, so the order of rows in a file never
-matters. An annotation that was not made is absent: there is no -1 or NaN label inside.
-"""
+"""Annotations: who gave which label to which item; sparse, frozen and sorted, so the order of rows never matters."""
 
 from __future__ import annotations
 
@@ -20,7 +16,7 @@ from crowdprism.annotations.gold import gold_names, with_gold
 from crowdprism.annotations.names import NameArray, encode, same_arrays, same_names
 from crowdprism.annotations.notebook import annotations_html
 from crowdprism.annotations.summary import AnnotationSummary, summarize
-from crowdprism.errors import some
+from crowdprism.errors import counted, some
 
 Repeats = Literal["keep", "last", "error"]
 EXTRAS = ("weight", "duration", "timestamp")
@@ -251,6 +247,10 @@ class Annotations:
         """Select items by int, slice, mask or array of positions; annotators and classes stay as they are."""
         return selecting.at_items(self, selecting.item_positions(index, self.n_items))
 
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        """(n_items,) one `{annotator: label}` per item: a target that scikit-learn can split, also with `cv=3`."""
+        return frames.dict_array(self)
+
     def __iter__(self) -> Iterator[Annotations]:
         return (self[position] for position in range(self.n_items))
 
@@ -367,7 +367,7 @@ class Annotations:
         return frames.csr_table(self)
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """Return a long `"pandas"`, `"polars"` or `"pyarrow"` frame; by default the kind given to `from_frame`.
+        """Return a long `"pandas"`, `"polars"`, `"pyarrow"` or `"datasets"` table; by default the kind that came in.
 
         Examples
         --------
@@ -384,10 +384,9 @@ class Annotations:
         return annotations_html(self)
 
     def __repr__(self) -> str:
-        return (
-            f"Annotations({self.n_annotations} annotations of {self.n_items} items by {self.n_annotators} annotators, "
-            f"{self.n_classes} classes: {some(self.classes.tolist())})"
-        )
+        sizes = [counted(self.n_items, "item"), counted(self.n_annotators, "annotator")]
+        classes = f"{counted(self.n_classes, 'class', 'classes')}: {some(self.classes.tolist())}"
+        return f"Annotations({counted(self.n_annotations, 'annotation')} of {' by '.join(sizes)}, {classes})"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Annotations):

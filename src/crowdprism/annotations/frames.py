@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import date, datetime, timedelta
@@ -12,17 +13,60 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations.building import gold_by_item
+from crowdprism.annotations.column_roles import REQUIRED, find_columns
 from crowdprism.annotations.names import plain
-from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, MissingDependencyError
+from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, MissingDependencyError, some
 
 if TYPE_CHECKING:
     import narwhals as nw
 
     from crowdprism.annotations.container import Annotations
 
-FRAME_KINDS = ("polars", "pandas", "pyarrow")
+FRAME_KINDS = ("polars", "pandas", "pyarrow", "datasets")
 # What every kind of frame has a column type for; other names (tuples, uuids, ...) are written as text.
 PLAIN_NAMES = (str, int, float, bool, bytes, date, datetime, timedelta, Decimal)
+
+
+def is_frame(table: Any) -> bool:
+    """Tell whether this is a data frame of pandas, polars, pyarrow or another library that narwhals knows."""
+    return type(table).__module__.split(".")[0] in ("pandas", "polars", "pyarrow", "modin", "cudf") and hasattr(
+        table, "columns"
+    )
+
+
+def annotations_of_frame(cls: type[Annotations], frame: Any) -> Annotations:
+    """A long frame, by the names of its columns, or an items x annotators frame of class codes.
+
+    Anything else is refused: a column of ids that is taken for an annotator would be silently wrong.
+    """
+    names = [str(name) for name in getattr(frame, "column_names", frame.columns)]
+    found = find_columns(names)
+    if all(role in found for role in REQUIRED):
+        return build_from_frame(cls, frame, found, classes=None, repeats="keep")
+    if found:
+        taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
+        raise InvalidAnnotationsError(
+            f"The frame has {taken}, but no column for "
+            f"{' and '.join(role for role in REQUIRED if role not in found)}; its columns are {some(names, 10)}.",
+            remedy="Use Annotations.from_frame with {item}, {annotator}, {label}; for a row per item and a column per "
+            "annotator, crowdprism.read_annotations(frame, 'wide').",
+        )
+    columns, _ = columns_of_frame(frame, dict(zip(names, names, strict=True)))
+    text = [name for name, values in columns.items() if not all(map(is_code, values))]
+    if text:
+        raise InvalidAnnotationsError(
+            f"The frame is neither long (columns item, annotator, label) nor a table of class codes: "
+            f"{len(text)} of {len(names)} columns hold something else; the first is {text[0]!r}. Use "
+            "Annotations.from_frame for long frames, crowdprism.read_annotations(frame, 'wide') for class names."
+        )
+    return cls.from_dense(frame)
+
+
+def is_code(value: Any) -> bool:
+    """Tell whether a cell holds a class code or nothing."""
+    if value is None or value != value:
+        return True
+    return isinstance(value, (int, float, np.number)) and float(value).is_integer()
 
 
 def build_from_frame(
@@ -109,10 +153,21 @@ def frame_of_columns(columns: Mapping[str, Any], kind: str) -> Any:
     if kind not in FRAME_KINDS:
         raise InvalidParameterError(f"Unknown kind of data frame {kind!r}; known are {', '.join(FRAME_KINDS)}.")
     lists = {name: frame_values(np.asarray(values), kind) for name, values in columns.items()}
+    if kind == "datasets":
+        return hugging_face_dataset(lists)
     try:
         return nw.from_dict(lists, backend=kind).to_native()  # type: ignore[arg-type]
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"{kind} is not installed; install it or pass another kind.") from error
+
+
+def hugging_face_dataset(columns: Mapping[str, Any]) -> Any:
+    """A `datasets.Dataset` with these columns."""
+    try:
+        from datasets import Dataset  # type: ignore[import-not-found, unused-ignore]
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError("datasets is not installed: pip install datasets.") from error
+    return Dataset.from_dict({name: list(values) for name, values in columns.items()})
 
 
 def frame_values(values: np.ndarray, kind: str) -> Any:
@@ -120,8 +175,9 @@ def frame_values(values: np.ndarray, kind: str) -> Any:
     if values.dtype != object:
         return values
     listed = values.tolist()
-    if kind == "pandas" or all(issubclass(found, PLAIN_NAMES) for found in set(map(type, listed))):
-        return listed
+    kinds = set(map(type, listed))
+    if kind == "pandas" or (all(issubclass(found, PLAIN_NAMES) for found in kinds) and kinds != {int}):
+        return listed  # an array of objects that are all int holds numbers of more than 64 bits
     return [name if isinstance(name, str) else str(name) for name in listed]
 
 
@@ -134,6 +190,15 @@ def dense_table(annotations: Annotations, missing: int) -> NDArray[Any]:
     table = np.full((annotations.n_items, annotations.n_annotators), missing, dtype=annotations.label.dtype)
     table[annotations.item, annotations.annotator] = annotations.label
     return table
+
+
+def dict_array(annotations: Annotations) -> NDArray[Any]:
+    """Do the work of `Annotations.__array__`."""
+    a = annotations
+    array = np.empty(a.n_items, dtype=object)
+    given = list(zip(a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True))
+    array[:] = [dict(given[start:end]) for start, end in itertools.pairwise(a.item_start.tolist())]
+    return array
 
 
 def csr_table(annotations: Annotations) -> Any:

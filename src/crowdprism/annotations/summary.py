@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdprism.errors import counted
+
 if TYPE_CHECKING:
     from crowdprism.annotations.container import Annotations
 
@@ -44,17 +46,17 @@ class AnnotationSummary:
         shares = ", ".join(f"{name} {share:.1%}" for name, share in list(self.class_shares.items())[:10])
         more = f", ... ({self.n_classes} classes)" if self.n_classes > 10 else ""
         lines = [
-            f"{self.n_annotations} annotations of {self.n_items} items by {self.n_annotators} annotators",
-            f"labels per item: {self.labels_per_item}; {self.n_items_without_annotation} items have none",
-            f"labels per annotator: {self.labels_per_annotator}; "
-            f"{self.n_annotators_without_annotation} annotators have none",
+            f"{counted(self.n_annotations, 'annotation')} of {counted(self.n_items, 'item')} by "
+            f"{counted(self.n_annotators, 'annotator')}",
+            f"labels per item: {self.labels_per_item}; {self.n_items_without_annotation} without labels",
+            f"labels per annotator: {self.labels_per_annotator}; {self.n_annotators_without_annotation} without labels",
             f"given labels: {shares}{more}",
         ]
         if self.n_repeats:
-            lines.append(f"{self.n_repeats} annotations repeat an annotator on the same item")
+            lines.append(f"{counted(self.n_repeats, 'annotation')} repeat an annotator on the same item")
         if self.n_gold:
             accuracy = "" if self.label_accuracy is None else f"; {self.label_accuracy:.1%} of their labels are right"
-            lines.append(f"gold for {self.n_gold} items{accuracy}")
+            lines.append(f"gold for {counted(self.n_gold, 'item')}{accuracy}")
         return "\n".join(lines)
 
 

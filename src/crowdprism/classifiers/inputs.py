@@ -20,6 +20,7 @@ from crowdprism.seeding import stream
 from crowdprism.training import DatasetItems, InputScaling, Items, TensorItems
 
 Features = Tensor | Dataset[Any] | DataLoader[Any]
+N_SAMPLED = 1000  # items of a Dataset whose mean and deviation stand for those of all
 
 # -- features ---------------------------------------------------------------------------------------------
 
@@ -123,10 +124,21 @@ def require_finite(array: NDArray[Any], what: str) -> None:
     )
 
 
-def make_scaling(features: Features, *, standardize: bool) -> InputScaling:
-    """Mean and standard deviation of these items; the identity where features are streamed or left as they are."""
-    known = standardize and not is_stream(features)
-    return InputScaling.of(features) if known else InputScaling.identity()  # type: ignore[arg-type]
+def make_scaling(features: Features, *, standardize: bool | str) -> InputScaling:
+    """Mean and standard deviation of these items, of a sample where they are streamed; or leave them as they are."""
+    if not standardize:
+        return InputScaling.identity()
+    if is_stream(features):
+        features = sample_of(dataset_of(features))
+    return InputScaling.of(features, one_unit=None if standardize == "auto" else False)  # type: ignore[arg-type]
+
+
+def sample_of(dataset: Dataset[Any]) -> Tensor:
+    """(n, ...) features of at most `N_SAMPLED` items, evenly spaced."""
+    n_items = len(dataset)  # type: ignore[arg-type]
+    chosen = np.unique(np.linspace(0, n_items - 1, min(n_items, N_SAMPLED)).astype(int)).tolist()
+    found = [dataset[place] for place in chosen]
+    return torch.stack([torch.as_tensor(one[0] if isinstance(one, (tuple, list)) else one) for one in found])
 
 
 def make_items(features: Features, scaling: InputScaling, device: torch.device, n_workers: int) -> Items:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typer.core import TyperCommand, TyperGroup
 from crowdprism import __version__
 from crowdprism.cli import screen
 from crowdprism.cli.options import READING_NAMES, expand_groups
+from crowdprism.cli.screen import command_line
 from crowdprism.errors import CrowdprismError
 from crowdprism.progress import set_progress
 
@@ -23,7 +25,7 @@ MODULES = {  # command -> module of this package that holds it, in the order of 
     "demo": "demo",
     "aggregate": "aggregate",
     "train": "train",
-    "predict": "train",
+    "predict": "predict",
     "compare": "compare",
     "info": "convert",
     "diagnose": "diagnose",
@@ -56,6 +58,7 @@ class Command(TyperCommand):
         except CrowdprismError as error:
             error.name_parameter = OptionNames(self.params)
             raise
+            error.command = command_line()
 
 
 class OptionNames:
@@ -75,7 +78,7 @@ class OptionNames:
         long = str(max(option.opts, key=len))
         if getattr(option, "is_flag", False):
             return f"leave out {long}" if value == "False" else long
-        return f"{long} {value}".rstrip()
+        return f"{long} {value if value in ('', '...') else shlex.quote(value)}".rstrip()
 
 
 class Commands(Mapping[str, Any]):
@@ -115,7 +118,6 @@ app = typer.Typer(
     "annotator.",
     epilog="Exit codes: 0 success; 1 internal error; 2 wrong usage or bad input, nothing was written; 3 the run was "
     "written without its report; 130 interrupted.",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     **SETTINGS,
 )
@@ -148,7 +150,7 @@ def run(words: list[str]) -> int:
     """Run the command line and return the exit code; errors of the user are printed, not raised."""
     warnings.showwarning = screen.print_warning
     try:
-        return int(app(args=common_first(words), prog_name="crowdprism", standalone_mode=False) or 0)
+        return int(app(args=common_first(words or ["--help"]), prog_name="crowdprism", standalone_mode=False) or 0)
     except CrowdprismError as error:
         screen.print_error(error_message(error))
     except BrokenPipeError:  # the reader of a pipe, such as head, stopped reading

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-import json as json_text
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from xml.sax.saxutils import quoteattr
 
 import typer
 
 import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, ReadingOptions, require_exists
+from crowdprism.cli.questions import ContentOptions, Page, save_page, save_tasks
 from crowdprism.cli.run_folder import require_writable, save_table
 from crowdprism.cli.screen import console, print_json, print_table, remark
 from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_file
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
     from crowdprism.calibration.audit import AuditPlan, AuditResult
+    from crowdprism.formats.item_content import ItemContent
+    from crowdprism.formats.raw_annotations import ReadingReport
+    from crowdprism.report.answer_page import Questions
     from crowdprism.results import FitResult
 
-LABEL_STUDIO = "label-studio"
 OWN_COLUMNS = ("item", "choices", "answer", "stratum", "probability", "audit")
 N_ANNOTATORS_SHOWN = 20
 
@@ -35,6 +36,8 @@ class Audited:
 
     result: FitResult
     annotations: Annotations | None
+    files: tuple[Path, ...] = ()  # of the annotations
+    report: ReadingReport | None = None  # on reading them
 
 
 def audit(
@@ -50,10 +53,11 @@ def audit(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File for the questions: .csv, or .json for Label Studio.")
     ] = None,
-    to: Annotated[str, typer.Option("--to", help="csv or label-studio; by default from the ending.")] = "auto",
-    content: Annotated[
-        Path | None, typer.Option("--content", help="Table with the item ids and what to show of each item.")
-    ] = None,
+    page: Page = None,
+    to: Annotated[
+        str, typer.Option("--to", help="csv, label-studio, argilla, doccano or prodigy; by default from the ending.")
+    ] = "auto",
+    content: ContentOptions,
     answers: Annotated[
         list[Path] | None, typer.Option("--answers", help="The answered file, or the Label Studio export of it.")
     ] = None,
@@ -65,20 +69,24 @@ def audit(
 ) -> None:
     """Measure how right labels are: draw items, have them answered, and read the answers.
 
-    Example: `crowdprism audit labels.csv -n 40 -o audit.csv`, fill in the answers, then
-    `crowdprism audit labels.csv --answers audit.csv`
+    Example: `crowdprism audit labels.csv --page audit.html`, answer in a browser, then
+    `crowdprism audit labels.csv --answers answers.csv`
     """
-    if answers is None and output is None:
+    if answers is None and output is None and page is None:
         raise InvalidParameterError(
             "Say where to write the questions, or pass the answers.",
-            remedy="Use {output:audit.csv} or {answers:audit.csv}",
+            remedy="Use {page:audit.html}, {output:audit.csv} or {answers:answers.csv}",
         )
     from crowdprism.calibration.audit import audit_result
 
     labels = labels_under_audit(files, reading, method)
     if answers is None:
-        assert output is not None
-        write_questions(draw(labels, n, seed), output, to, content)
+        plan = draw(labels, n, seed)
+        shown = content.load(plan.items[plan.asked].tolist(), labels.result, labels.files, labels.report)
+        if output is not None:
+            write_questions(plan, output, to, shown)
+        if page is not None:
+            save_page(page, page_questions(plan, labels, files, shown), remote_images=content.remote_images)
         return
     plan, given = read_answers(labels, answers, n, seed)
     found = audit_result(plan, given)
@@ -96,10 +104,13 @@ def labels_under_audit(files: Sequence[Path], reading: ReadingOptions, method: s
     """Load the run folder that comes first, or fit the method to the annotation files."""
     require_exists(files[0])
     if not (files[0] / "result.json").exists():
-        annotations = reading.read(files)
-        return Audited(cp.make_aggregator(method).fit(annotations).result_, annotations)
+        annotations, report = reading.read_with_report(files)
+        return Audited(cp.make_aggregator(method).fit(annotations).result_, annotations, tuple(files), report)
     result = cp.FitResult.load(files[0])
-    return Audited(result, reading.read(files[1:]) if files[1:] else None)
+    if not files[1:]:
+        return Audited(result, None)
+    annotations, report = reading.read_with_report(files[1:])
+    return Audited(result, annotations, tuple(files[1:]), report)
 
 
 def draw(labels: Audited, n: int, seed: int) -> AuditPlan:
@@ -109,72 +120,42 @@ def draw(labels: Audited, n: int, seed: int) -> AuditPlan:
     return audit_plan(labels.result, n, seed, annotations=labels.annotations)
 
 
-def write_questions(plan: AuditPlan, output: Path, to: str, content: Path | None) -> None:
+def write_questions(plan: AuditPlan, output: Path, to: str, shown: ItemContent) -> None:
     """Write one row or task per item to ask; the label under audit is not shown, so that it cannot sway anyone."""
-    to = (LABEL_STUDIO if output.suffix.lower() == ".json" else "csv") if to == "auto" else to
-    if to not in ("csv", LABEL_STUDIO):
-        raise InvalidParameterError(f"--to must be csv or {LABEL_STUDIO}, not {to!r}.")
-    require_writable(output)
     names = plan.items[plan.asked].tolist()
-    shown, columns = contents(content, plan)
-    if to == LABEL_STUDIO:
-        tasks = [{"data": {"item": name, **shown.get(name, {}), "audit": plan.name}} for name in names]
-        with replacing_file(output) as fresh:
-            fresh.write_text(json_text.dumps(tasks, ensure_ascii=False, indent=1, default=str), encoding="utf-8")
-        remark(f"labelling interface: {labelling_interface(plan, columns)}")
-    else:
+    columns = [column for column in shown.columns if column not in OWN_COLUMNS]
+    if to == "csv" or (to == "auto" and output.suffix.lower() != ".json"):
+        require_writable(output)
         choices = " | ".join(map(str, plan.classes.tolist()))
+        strata, rates = plan.stratum[plan.asked].tolist(), plan.probability.round(6).tolist()
         save_table(
             output,
             ("item", *columns, *OWN_COLUMNS[1:]),
             [
-                [
-                    name,
-                    *(shown.get(name, {}).get(column, "") for column in columns),
-                    choices,
-                    "",
-                    stratum,
-                    rate,
-                    plan.name,
-                ]
-                for name, stratum, rate in zip(
-                    names, plan.stratum[plan.asked].tolist(), plan.probability.round(6).tolist(), strict=True
-                )
+                [name, *(shown.by_item.get(name, {}).get(column, "") for column in columns), choices, "", *rest]
+                for name, *rest in zip(names, strata, rates, [plan.name] * len(names), strict=True)
             ],
         )
-    remark(f"wrote {len(names)} of {len(plan.items)} items to {output}; fill in the answers and pass it as --answers")
+    else:
+        from crowdprism.formats.tool_tasks import Task, TaskList
+
+        tasks = [Task(name, shown.by_item.get(name, {}), more={"audit": plan.name}) for name in names]
+        save_tasks(output, TaskList(tasks, plan.classes.tolist(), columns), to)
+    remark(f"{len(names)} of {len(plan.items)} items: fill in the answers and pass {output} as --answers")
 
 
-def contents(path: Path | None, plan: AuditPlan) -> tuple[dict[Any, dict[str, Any]], list[str]]:
-    """What to show of each item, and the columns that show it."""
-    from crowdprism.formats.documents import open_documents
-    from crowdprism.formats.gold_file import Spelling, column_for
-    from crowdprism.formats.raw_annotations import ReadingOptions as FileOptions
-    from crowdprism.formats.tables import SYNONYMS
+def page_questions(plan: AuditPlan, labels: Audited, files: Sequence[Path], shown: ItemContent) -> Questions:
+    """The items to ask as questions of a page."""
+    from crowdprism.report.answer_page import Questions
 
-    if path is None:
-        return {}, []
-    require_exists(path)
-    frame = open_documents(path, FileOptions())[0].frame
-    ids = column_for(frame.columns, SYNONYMS["item"]) or frame.columns[0]
-    columns = [name for name in frame.columns if name != ids and name not in OWN_COLUMNS]
-    spelling = Spelling(plan.items)
-    shown = {
-        spelling(row[ids]): {name: row[name] for name in columns} for row in frame.select(ids, *columns).to_dicts()
-    }
-    missing = [name for name in plan.items[plan.asked].tolist() if name not in shown]
-    if missing:
-        remark(f"note: {len(missing)} of {len(plan.asked)} items have no content; the first is {missing[0]!r}")
-    return shown, columns
-
-
-def labelling_interface(plan: AuditPlan, columns: Sequence[str]) -> str:
-    """The configuration with which Label Studio shows the tasks."""
-    choices = "".join(f"<Choice value={quoteattr(str(name))}/>" for name in plan.classes.tolist())
-    shown = columns[0] if columns else "item"
-    return (
-        f'<View><Text name="shown" value={quoteattr("$" + shown)}/>'
-        f'<Choices name="answer" toName="shown">{choices}</Choices></View>'
+    return Questions(
+        title=f"Audit: {len(plan.asked)} of {len(plan.items)} items",
+        name=plan.name,
+        items=plan.items[plan.asked].tolist(),
+        classes=plan.classes,
+        annotations=labels.annotations,
+        content=shown,
+        command=f"crowdprism audit {shlex.join(map(str, files))} --answers answers.csv",
     )
 
 

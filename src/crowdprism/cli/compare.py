@@ -9,9 +9,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli.options import AsJson, DeviceOptions, FeatureOptions, Files, ReadingOptions, annotated_only
-from crowdprism.cli.run_folder import command_line, require_writable
-from crowdprism.cli.screen import console, exit_interrupted, print_json, print_table, remark
+from crowdprism.cli.options import (
+    AsJson,
+    DeviceOptions,
+    FeatureOptions,
+    Files,
+    ReadingOptions,
+    aggregator_names,
+    annotated_only,
+    classifier_names,
+    listing,
+)
+from crowdprism.cli.run_folder import require_writable
+from crowdprism.cli.screen import command_line, console, exit_interrupted, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
@@ -33,7 +43,12 @@ def compare(
     *,
     methods: Annotated[
         str | None,
-        typer.Option("--methods", "-m", help="Names separated by commas, `all`, or `list`; a selection by default."),
+        typer.Option(
+            "--methods",
+            "-m",
+            help="Names separated by commas, `all`, or `list`; a selection by default.",
+            **listing(lambda: [*aggregator_names(), *classifier_names()]),
+        ),
     ] = None,
     seeds: Annotated[int, typer.Option(help="How often to fit each method with annotations held out.")] = 3,
     held_out: Annotated[float, typer.Option(help="Share of the annotations to hold out.")] = 0.1,
@@ -54,9 +69,6 @@ def compare(
     Example: `crowdprism compare labels.csv --report comparison.html`
     """
     names = None if methods is None else methods.replace(",", " ").split()
-    if names == ["list"]:
-        typer.echo("\n".join(list_methods(with_classifiers=True)))
-        return
     if page is not None:
         require_writable(page, inputs=[*files, features.features, reading.gold_file])
     annotations, report = reading.read_with_report(files)
@@ -66,7 +78,7 @@ def compare(
         values = found.features.values
     device.apply(torch=values is not None)
     if names == ["all"]:
-        names = list_methods(with_classifiers=values is not None)
+        names = [*aggregator_names(), *(classifier_names() if values is not None else ())]
     settings: dict[str, Any] = {"device": device.device} | ({} if epochs is None else {"epochs": epochs})
     outcome = cp.compare(annotations, values, methods=names, seeds=seeds, held_out=held_out, settings=settings)
     if json:
@@ -81,18 +93,6 @@ def compare(
         write_page(outcome, annotations, page)
     if outcome.interrupted:
         exit_interrupted(f"methods measured so far: {len(outcome.rows)}. Run the same command to start again.")
-
-
-def list_methods(*, with_classifiers: bool) -> list[str]:
-    """Names of all methods."""
-    from crowdprism.aggregators import AGGREGATORS
-
-    names = sorted(AGGREGATORS)
-    if with_classifiers:
-        from crowdprism.classifiers import CLASSIFIERS
-
-        names += sorted(CLASSIFIERS)
-    return names
 
 
 def print_comparison(outcome: Comparison) -> None:

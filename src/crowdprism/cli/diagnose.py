@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import zlib
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +12,8 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
-from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions
+from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, listing
+from crowdprism.cli.questions import ContentOptions, Page, save_page, save_tasks
 from crowdprism.cli.run_folder import require_writable, run_target, save_table, write_table
 from crowdprism.cli.screen import console, print_json, print_records, remark
 
@@ -19,13 +22,17 @@ if TYPE_CHECKING:
     from crowdprism.diagnostics.annotator_accounts import AnnotatorReport
     from crowdprism.diagnostics.findings import Findings
     from crowdprism.diagnostics.item_accounts import ItemReport
+    from crowdprism.formats.item_content import ItemContent
+    from crowdprism.formats.tool_tasks import TaskList
+    from crowdprism.report.answer_page import Questions
     from crowdprism.results import FitResult
 
 Run = Annotated[
     Path | None, typer.Option("--run", "-r", help="Run folder of these annotations; without it, --method is fitted.")
 ]
 Method = Annotated[
-    str, typer.Option("--method", "-m", help="Method to fit without --run; `crowdprism aggregate x -m list` lists all.")
+    str,
+    typer.Option("--method", "-m", help="Method to fit without --run; `list` lists all.", **listing(aggregator_names)),
 ]
 N_SHOWN = 10
 OVERUSE_Z = 3  # excess of a label, in standard errors, that is worth showing
@@ -67,12 +74,13 @@ def diagnose(
 
 
 def load_or_fit(annotations: Annotations, run: Path | None, method: str) -> tuple[FitResult, Annotations]:
-    """Return the saved result with the annotations in its order of names, or fit the method."""
+    """Return the saved result with the annotations in its order of names, or fit the method; both without gold."""
     if run is None:
-        return cp.make_aggregator(method).fit(annotations).result_, annotations
+        return cp.make_aggregator(method, use_gold=False).fit(annotations).result_, annotations
     result = cp.FitResult.load(run)
     names = {role: getattr(result, role).tolist() for role in ("items", "annotators", "classes")}
-    return result, annotations.reindexed(**names)
+    annotations = annotations.reindexed(**names)
+    return replace(result, annotations=annotations).blind, annotations
 
 
 def suspects(people: AnnotatorReport) -> list[dict[str, Any]]:
@@ -175,10 +183,19 @@ def suggest(
     budget: Annotated[float, typer.Option("--budget", "-b", help="How many labels to ask for.")] = 100,
     run: Run = None,
     method: Method = DEFAULT_METHOD,
-    capacity: Annotated[int | None, typer.Option(help="Most labels to ask of one annotator.")] = None,
+    capacity: Annotated[
+        int | None, typer.Option(help="Most labels to ask of one annotator; by default twice an equal share.")
+    ] = None,
     per_item: Annotated[int, typer.Option(help="Most labels to ask for one item.")] = 1,
     target: Annotated[float | None, typer.Option(help="Stop once this accuracy is expected.")] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; standard output by default.")] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="CSV file, or tasks for --to; standard output by default.")
+    ] = None,
+    page: Page = None,
+    to: Annotated[
+        str, typer.Option("--to", help="Tasks for label-studio, argilla, doccano or prodigy instead of CSV.")
+    ] = "csv",
+    content: ContentOptions,
     reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
@@ -190,14 +207,46 @@ def suggest(
 
     if output is not None:
         require_writable(output, inputs=[*files, reading.gold_file])
-    result, annotations = load_or_fit(reading.read(files), run, method)
+    read, report = reading.read_with_report(files)
+    result, annotations = load_or_fit(read, run, method)
     found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)
     frame = found.to_frame()
     remark(found.reason)
+    shown = content.load(frame["item"].to_list(), result, files, report) if page or to != "csv" else None
+    if page is not None and shown is not None:
+        save_page(page, page_of(frame, result, annotations, shown), remote_images=content.remote_images)
     if json:
         names = ("stop", "reason", "expected_accuracy", "expected_accuracy_after")
         print_json({name: getattr(found, name) for name in names} | {"labels": frame.to_dicts()})
-    elif output is None:
+    elif output is not None and to != "csv" and shown is not None:
+        save_tasks(output, tasks_of(frame, result, shown), to)
+    elif output is None and page is None:
         write_table(sys.stdout, frame.columns, cells_of(frame))
-    else:
+    elif output is not None:
         save_table(output, frame.columns, cells_of(frame))
+
+
+def page_of(frame: Any, result: FitResult, annotations: Annotations, shown: ItemContent) -> Questions:
+    """The suggested items as questions of a page; each item once."""
+    from crowdprism.report.answer_page import Questions
+
+    items = list(dict.fromkeys(frame["item"].to_list()))
+    return Questions(
+        title=f"{len(items)} items to label next",
+        name=f"suggested-{len(items)}-{zlib.crc32(repr(items).encode()):08x}",
+        items=items,
+        classes=result.classes,
+        annotations=annotations,
+        content=shown,
+    )
+
+
+def tasks_of(frame: Any, result: FitResult, shown: ItemContent) -> TaskList:
+    """The suggested items as tasks, with the annotators to ask; each item once."""
+    from crowdprism.formats.tool_tasks import Task, TaskList
+
+    asked = frame.group_by("item", maintain_order=True).agg("annotator").iter_rows()
+    tasks = [
+        Task(item, shown.by_item.get(item, {}), more={"ask": ", ".join(map(str, people))}) for item, people in asked
+    ]
+    return TaskList(tasks, result.classes.tolist(), shown.columns)

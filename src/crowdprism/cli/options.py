@@ -11,7 +11,7 @@ import inspect
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
@@ -32,6 +32,7 @@ TRUTH = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0":
 ReadingOption = functools.partial(typer.Option, rich_help_panel="Reading annotations")
 FeatureOption = functools.partial(typer.Option, rich_help_panel="Features of the items")
 VoiceOption = functools.partial(typer.Option, rich_help_panel="Annotators who answer as one")
+StoreOption = functools.partial(typer.Option, rich_help_panel="Stores larger than memory")
 DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
 Files = Annotated[
@@ -49,6 +50,32 @@ TextColumn = Annotated[
 ]
 IdColumn = Annotated[str | None, FeatureOption("--id-column", help="Column of the feature table with the item ids.")]
 ArrayName = Annotated[str | None, FeatureOption("--array", help="Array of an .npz file with the features.")]
+
+
+def listing(names: Callable[[], Iterable[str]]) -> Any:
+    """Options of `typer.Option` by which the value `list` prints names and ends, whatever else is missing."""
+
+    def print_names(value: Any) -> Any:
+        if value == "list":
+            typer.echo("\n".join(names()))
+            raise typer.Exit
+        return value
+
+    return {"callback": print_names, "is_eager": True}
+
+
+def aggregator_names() -> list[str]:
+    """Names of the aggregators."""
+    from crowdprism.aggregators import AGGREGATORS
+
+    return sorted(AGGREGATORS)
+
+
+def classifier_names() -> list[str]:
+    """Names of the classifiers."""
+    from crowdprism.classifiers import CLASSIFIERS
+
+    return sorted(CLASSIFIERS)
 
 
 def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -89,6 +116,9 @@ class ReadingOptions:
     annotator: Annotated[str | None, ReadingOption("--annotator", help="Column with the annotator ids.")] = None
     label: Annotated[str | None, ReadingOption("--label", help="Column with the labels.")] = None
     gold: Annotated[str | None, ReadingOption("--gold", help="Column with the true classes, where known.")] = None
+    annotators: Annotated[
+        str | None, ReadingOption("--annotators", help="Columns of a wide table that are annotators, such as ann,bob.")
+    ] = None
     gold_file: Annotated[
         Path | None, ReadingOption("--gold-file", help="Table of true classes, with an item and a label column.")
     ] = None
@@ -118,6 +148,8 @@ class ReadingOptions:
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label, "gold": self.gold}
         chosen: dict[str, Any] = {role: column for role, column in columns.items() if column is not None}
         chosen |= dict(parse_reading_option(text) for text in self.more or ())
+        if self.annotators is not None:
+            chosen["annotators"] = [name.strip() for name in self.annotators.split(",")]
         with standard_input_as_file(files) as paths:
             annotations, report = read_annotations_with_report(
                 paths, format=self.format, max_size=self.max_size, **chosen

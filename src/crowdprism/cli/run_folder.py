@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import shlex
 import stat
-import sys
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -13,18 +11,16 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from crowdprism.cli.screen import log_text
+from crowdprism.cli.screen import command_line, log_text
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import locked, new_token, remove_leftovers, replacing_file
-from crowdprism.formats.inert_cells import write_csv
-from crowdprism.results.manifest import MANIFEST
-from crowdprism.results.replacing import RUN_FILES, replacing_run
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
     from crowdprism.results import FitResult
 
 REPORT = "report.html"
+FILE_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".html", ".parquet", ".xlsx", ".txt", ".npz")
 
 
 @dataclass(frozen=True)
@@ -50,13 +46,23 @@ def run_target(
     output: Path | None, *, kind: str, force: bool, inputs: Iterable[Path | None]
 ) -> AbstractContextManager[Path | None]:
     """`replacing_run` where there is an output; inputs that were not given are None."""
+    from crowdprism.results.replacing import replacing_run
+
     if output is None:
         return nullcontext()
+    if output.suffix.lower() in FILE_ENDINGS and not output.is_dir():
+        raise InvalidParameterError(
+            f"{output} names a file, but what is written here is a folder, with tables, a report and more. Name a "
+            f"folder, such as -o {output.with_suffix('')}."
+        )
     return replacing_run(output, kind=kind, force=force, inputs=[path for path in inputs if path is not None])
 
 
 def require_writable(path: Path, inputs: Iterable[Path | None] = ()) -> None:
     """Raise, before the work, if a file cannot be written there, or only over an input or a part of a run."""
+    from crowdprism.results.manifest import MANIFEST
+    from crowdprism.results.replacing import RUN_FILES
+
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         raise InvalidParameterError(f"{path} exists and is no regular file; choose another name.")
     for given in inputs:
@@ -78,18 +84,22 @@ def require_writable(path: Path, inputs: Iterable[Path | None] = ()) -> None:
 
 def write_run(fresh: Path, run: Run) -> Written:
     """Write result, tables, report and log into an empty folder."""
+    from crowdprism.results.manifest import LABELS
+
     (run.classifier or run.result).write_into(fresh)
     if run.recipe is not None:
         run.recipe.write_into(fresh)
-    with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
-        write_labels(file, run.result, run.annotations)
+    labels = LABELS if (fresh / LABELS).exists() else "labels.csv"
+    if labels != LABELS:
+        with (fresh / labels).open("w", encoding="utf-8", newline="") as file:
+            write_labels(file, run.result, run.annotations)
     with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
         write_annotators(file, run.result)
     failed = write_page(fresh, run) if run.with_report else ""
     versions = ", ".join(f"{name} {number}" for name, number in run.result.versions.items())
     log = f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
     (fresh / "log.txt").write_text(log, encoding="utf-8", errors="backslashreplace")
-    names = ("labels.csv", "annotators.csv", *((REPORT,) if (fresh / REPORT).exists() else ()))
+    names = (labels, "annotators.csv", *((REPORT,) if (fresh / REPORT).exists() else ()))
     return Written(names, failed)
 
 
@@ -104,14 +114,11 @@ def write_page(fresh: Path, run: Run) -> str:
     return ""
 
 
-def command_line() -> str:
-    """The command line as typed, quoted for a shell."""
-    return shlex.join(["crowdprism", *sys.argv[1:]])
-
-
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:
     """One row per item: `label_columns`, the number of its labels, and the share of them that agree."""
     import numpy as np
+
+    from crowdprism.formats.inert_cells import write_csv
 
     best = np.argmax(result.class_probabilities, axis=1)
     counts = annotations.labels_per_item
@@ -130,6 +137,8 @@ def label_columns(result: FitResult) -> dict[str, Sequence[Any]]:
 
 def write_annotators(file: IO[str], result: FitResult) -> None:
     """One row per annotator."""
+    from crowdprism.formats.inert_cells import write_csv
+
     write_csv(file, annotator_columns(result))
 
 
@@ -163,5 +172,7 @@ def save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]
 
 def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
     """Write rows as CSV in which no cell can run as a formula in a spreadsheet."""
+    from crowdprism.formats.inert_cells import write_csv
+
     cells: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(columns)
     write_csv(file, dict(zip(columns, cells, strict=True)))

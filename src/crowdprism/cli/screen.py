@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -147,5 +149,28 @@ def format_cell(cell: Any) -> str:
 
 
 def print_json(record: Any) -> None:
-    """Print one JSON document on standard output."""
-    sys.stdout.write(json.dumps(record, ensure_ascii=False, indent=2, default=str) + "\n")
+    """Print one JSON document on standard output; arrays become lists, and numbers that are not finite null."""
+    sys.stdout.write(json.dumps(as_json(record), ensure_ascii=False, indent=2, default=str) + "\n")
+
+
+def as_json(value: Any) -> Any:
+    """A value as JSON has it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_json({"shares": np.array([0.5, np.nan]), 3: ()})
+    {'shares': [0.5, None], '3': []}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): as_json(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_json(inner) for inner in value]
+    if hasattr(value, "tolist"):  # NumPy, of which masked entries become None
+        return as_json(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def command_line() -> str:
+    """The command line as typed, quoted for a shell."""
+    return shlex.join(["crowdprism", *sys.argv[1:]])

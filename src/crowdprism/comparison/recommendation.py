@@ -19,6 +19,7 @@ from crowdprism.results import FitResult
 
 MIN_GOLD = 30  # with fewer items, one item changes accuracy by more than methods usually differ
 STABILITY_DIGITS = 2  # smaller differences are noise of the few seeds
+SMALLEST_GAP = 5e-4  # of mean scores; less is not seen in the table, and nobody's labels are better for it
 COLUMNS = {  # attribute of a row -> heading of its column, in order
     "method": "method",
     "accuracy": "accuracy on gold",
@@ -130,10 +131,10 @@ def recommend(
 
 
 def indistinguishable(best: NDArray[np.float64], other: NDArray[np.float64]) -> bool:
-    """Whether two methods differ by at most one standard error of the paired difference."""
+    """Whether two methods differ by at most one standard error of the paired difference, or hardly at all."""
     gap = best - other
     error = gap.std(ddof=1) / np.sqrt(len(gap)) if len(gap) > 1 else np.inf
-    return bool(gap.mean() <= error)
+    return bool(gap.mean() <= max(error, SMALLEST_GAP))
 
 
 def rounded_stability(row: MethodRow) -> float:

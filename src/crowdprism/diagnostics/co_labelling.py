@@ -24,7 +24,7 @@ from crowdprism.annotations.pairs import (
     response_matrix,
     sums_by,
 )
-from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError, some
+from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError, counted, some
 
 KappaWeights = Literal["linear", "quadratic"]
 
@@ -39,7 +39,7 @@ class Coverage:
     n_unlabelled: int
     n_single: int
     n_shared: int  # items with two labels or more: only these say something about agreement
-    density: float  # share of all (item, annotator) pairs that have an annotation; repeats count again
+    density: float  # share of all (item, annotator) pairs that have an annotation
 
     def __str__(self) -> str:
         return (
@@ -57,6 +57,8 @@ def coverage(annotations: Annotations) -> Coverage:
     1 of 2 items have two labels or more, 1 have one, 0 have none; 75.00% of all item-annotator pairs are labelled
     """
     per_item = annotations.labels_per_item
+    repeats = (np.diff(annotations.item) == 0) & (np.diff(annotations.annotator) == 0)
+    n_pairs = annotations.n_annotations - int(repeats.sum())
     return Coverage(
         n_items=annotations.n_items,
         n_annotators=annotations.n_annotators,
@@ -64,7 +66,7 @@ def coverage(annotations: Annotations) -> Coverage:
         n_unlabelled=int((per_item == 0).sum()),
         n_single=int((per_item == 1).sum()),
         n_shared=int((per_item > 1).sum()),
-        density=annotations.n_annotations / max(annotations.n_items * annotations.n_annotators, 1),
+        density=n_pairs / max(annotations.n_items * annotations.n_annotators, 1),
     )
 
 
@@ -92,7 +94,7 @@ class CoLabellingGraph:
         if self.connected:
             return "Shared items connect all annotators."
         sizes = zip(self.n_annotators[:3], self.n_items[:3], strict=True)
-        shown = [f"{people} annotators on {items} items" for people, items in sizes]
+        shown = [f"{counted(people, 'annotator')} on {counted(items, 'item')}" for people, items in sizes]
         more = "; ..." if self.n_parts > 3 else ""
         return f"The annotators form {self.n_parts} groups that share no items: {'; '.join(shown)}{more}."
 
@@ -276,8 +278,8 @@ class AnnotatorAgreement:
         lowest = compared[np.argsort(self.raw[compared], kind="stable")[:5]]
         rows = [f"  {self.annotators[at]!s}: {self.raw[at]:.3f} on {self.n_compared[at]} annotations" for at in lowest]
         alone = len(self) - len(compared)
-        note = f"; {alone} annotators cannot be compared" if alone else ""
-        return "\n".join([f"agreement with others, lowest of {len(compared)} annotators{note}", *rows])
+        note = f"; {counted(alone, 'annotator')} cannot be compared" if alone else ""
+        return "\n".join([f"agreement with others, lowest of {counted(len(compared), 'annotator')}{note}", *rows])
 
     def to_frame(self, kind: str = "polars") -> Any:
         """The table as a data frame; `kind` as in `Annotations.to_frame`."""

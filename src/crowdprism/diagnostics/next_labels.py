@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ LEAST_GAIN = 0.01  # bits; a label expected to tell less is not worth asking for
 ITEMS_PER_LABEL = 5  # how many uncertain items are considered for each label of the budget
 MIN_ITEMS_CONSIDERED = 1_000
 CELLS_AT_ONCE = 4_000_000
+FAIR = 2  # times an equal share of the labels is the most that one annotator is asked for by default
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,8 @@ def suggest(
     costs
         (n_annotators,) price of one label.
     capacity
-        (n_annotators,) or one number: labels each annotator can give now.
+        (n_annotators,) or one number: labels each annotator can give now; by default twice an equal share of the
+        budget, so that not everything is asked of the best annotator. `math.inf` sets no limit.
     candidates
         Positions of the items and annotators that can be asked; by default any annotator about any item.
     per_item
@@ -92,9 +95,10 @@ def suggest(
     """
     annotations = matching(result, annotations)
     confusions = require_confusions(result, "Suggesting labels")
-    price, room = checked_costs(costs, len(confusions)), checked_capacity(capacity, len(confusions))
     if not budget > 0:
         raise InvalidParameterError(f"The budget must be above 0, not {budget}.")
+    price = checked_costs(costs, len(confusions))
+    room = checked_capacity(fair_capacity(budget, price) if capacity is None else capacity, len(confusions))
     shares = np.asarray(result.class_probabilities, dtype=float)
     if candidates is None:
         item, annotator, gain = free_pairs(shares, confusions, annotations, price, budget, per_item)
@@ -130,11 +134,22 @@ def checked_costs(costs: Any, n_annotators: int) -> FloatArray:
 
 def checked_capacity(capacity: Any, n_annotators: int) -> NDArray[np.int64]:
     """Labels that each annotator can give."""
-    room = np.asarray(np.iinfo(np.int64).max if capacity is None else capacity)
+    room = np.minimum(np.asarray(capacity, dtype=float), np.iinfo(np.int32).max)
     room = np.full(n_annotators, room) if room.ndim == 0 else room
     if room.shape != (n_annotators,) or (room < 0).any():
         raise InvalidParameterError(f"capacity must be one number or {n_annotators} numbers of at least 0.")
     return room.astype(np.int64)
+
+
+def fair_capacity(budget: float, price: FloatArray) -> int:
+    """`FAIR` times an equal share of the labels that the budget buys, at least one.
+
+    Examples
+    --------
+    >>> fair_capacity(20, np.ones(5))
+    8
+    """
+    return max(1, math.ceil(FAIR * budget / float(price.sum())))
 
 
 def label_gain(shares: FloatArray, confusions: FloatArray) -> FloatArray:

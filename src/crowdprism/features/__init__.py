@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,9 +69,10 @@ def item_features(
     >>> found.features.ids.tolist(), found.recipe.kind
     ([1, 2, 3], 'texts')
     """
-    path = Path(source)
+    path, usual_id = Path(source), ""
     if recipe is not None:
         text_column, embedding = text_column or recipe.text_column or None, recipe.embedding or "auto"
+        usual_id = recipe.id_column
         kind = "images" if path.is_dir() else "texts" if text_column else "numbers"
         if recipe.kind != kind:
             raise InvalidParameterError(
@@ -81,11 +82,13 @@ def item_features(
     if path.is_dir():
         return image_features(path, items=items, other_names=other_names, embedding=embedding)
     if text_column is not None and path.exists():
-        texts = text_embeddings.texts_of_table(path, text_column, id_column)
+        texts = text_embeddings.texts_of_table(path, text_column, id_column, usual_id=usual_id)
         if texts:
             state = recipe.state if recipe is not None else None
-            return text_features(texts, embedding=embedding, text_column=text_column, state=state)
-    return ItemFeatures(read_features(path, id_column=id_column, array=array), Recipe())
+            found = text_features(texts, embedding=embedding, text_column=text_column, state=state)
+            return replace(found, recipe=replace(found.recipe, id_column=id_column or ""))
+    features = read_features(path, id_column=id_column, array=array, usual_id=usual_id)
+    return ItemFeatures(features, Recipe(id_column=id_column or ""))
 
 
 def image_features(
@@ -130,5 +133,5 @@ def text_features(
         values = text_embeddings.embed_words(listed, learned)
     else:
         values = cached([chosen, *listed], lambda: text_embeddings.embed_texts(listed, chosen))
-    recipe = Recipe("texts", chosen, text_column, learned)
+    recipe = Recipe("texts", chosen, text_column, state=learned)
     return ItemFeatures(Features(name_array(texts), values), recipe, (remark,))

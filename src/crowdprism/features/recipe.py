@@ -18,6 +18,7 @@ from crowdprism.results.loading import read_arrays, require_schema
 from crowdprism.results.manifest import RunFiles, read_run
 
 RECIPE_FILE, STATE_FILE = "features.json", "features.npz"
+TEXT_FIELDS = ("kind", "embedding", "text_column", "id_column")
 SCHEMA = 1
 CACHE_SUBFOLDER = "embeddings"
 CACHE_VERSION = 1  # raise it when an embedding changes
@@ -35,6 +36,8 @@ class Recipe:
         Name of the embedding of images or texts.
     text_column
         Name of the column that held the texts.
+    id_column
+        Name of the column with the item ids, where the user named one.
     state
         Arrays that the embedding learned from the training texts.
     """
@@ -42,11 +45,12 @@ class Recipe:
     kind: str = "numbers"
     embedding: str = ""
     text_column: str = ""
+    id_column: str = ""
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def write_into(self, folder: Path) -> None:
         """Write the recipe's files into an existing folder."""
-        record = {"schema": SCHEMA, "kind": self.kind, "embedding": self.embedding, "text_column": self.text_column}
+        record = {"schema": SCHEMA, **{name: getattr(self, name) for name in TEXT_FIELDS}}
         (folder / RECIPE_FILE).write_text(json.dumps(record), encoding="utf-8")
         arrays: dict[str, Any] = dict(self.state)
         if arrays:
@@ -63,7 +67,8 @@ class Recipe:
             return cls()
         record = files.read_json(RECIPE_FILE)
         require_schema(record, SCHEMA, files.folder)
-        texts = {name: record[name] for name in ("kind", "embedding", "text_column")}
+        texts = {name: record[name] for name in TEXT_FIELDS if name != "id_column"}
+        texts["id_column"] = record.get("id_column", "")  # older runs have none
         if not all(isinstance(value, str) for value in texts.values()):
             raise TypeError(f"fields of {RECIPE_FILE} must be texts")
         state = read_arrays(files, STATE_FILE, lambda shapes: None) if STATE_FILE in files else {}

@@ -38,12 +38,12 @@ TABLES = (".csv", ".tsv", ".parquet")
 State = Mapping[str, NDArray[Any]]
 
 
-def texts_of_table(path: Path, column: str, id_column: str | None) -> dict[Any, str]:
+def texts_of_table(path: Path, column: str, id_column: str | None, *, usual_id: str = "") -> dict[Any, str]:
     """Text by item id. A table may have a row per annotation if every row of an item holds the same text."""
     import polars as pl
 
     table = read_table(path)
-    chosen = id_column or next((name for name in ID_COLUMNS if name in table.columns), None)
+    chosen = id_column or next((name for name in (usual_id, *ID_COLUMNS) if name in table.columns), None)
     for role, name in (("texts", column), ("item ids", chosen)):
         if name not in table.columns:
             raise InvalidParameterError(

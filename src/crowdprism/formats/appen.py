@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from crowdprism.annotations.column_roles import find_columns
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import tables
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
 
 UNIT, WORKER, GOLDEN, TAINTED = "_unit_id", "_worker_id", "_golden", "_tainted"
-CREATED = "_created_at"
 GOLD_ENDING = "_gold"
 TRUE = ("true", "1", "yes")
 
@@ -34,7 +34,7 @@ def read(document: Document) -> RawAnnotations:
         document.frame = frame.with_columns(
             pl.when(several).then(pl.lit("")).otherwise(given["gold"]).alias(given["gold"])
         )
-    document.frame = with_iso_times(document.frame.filter(~tainted))
+    document.frame = document.frame.filter(~tainted)
     raw = tables.read(document, given)
     if "gold" not in given:
         raw.columns.pop("gold", None)  # _golden says whether a unit is a test question, not its class
@@ -46,16 +46,6 @@ def read(document: Document) -> RawAnnotations:
         units = frame.filter(several)[UNIT].n_unique()
         raw.notes.append(f"{units} test questions accept several answers; they are not used as gold")
     return raw
-
-
-def with_iso_times(frame: pl.DataFrame) -> pl.DataFrame:
-    """Write the American dates of the report so that every reader of them agrees; drop a column of anything else."""
-    if CREATED not in frame.columns:
-        return frame
-    times = frame[CREATED].str.to_datetime("%m/%d/%Y %H:%M:%S", strict=False)
-    if times.null_count():
-        return frame.drop(CREATED)
-    return frame.with_columns(times.dt.strftime("%Y-%m-%dT%H:%M:%S").alias(CREATED))
 
 
 def marked(frame: pl.DataFrame, column: str) -> pl.Series:
@@ -70,7 +60,7 @@ def only_question(document: Document) -> str:
     columns = document.columns
     asked = [name for name in columns if f"{name}{GOLD_ENDING}" in columns]
     if not asked:
-        found = tables.find_columns([name for name in columns if not name.startswith("_")]).get("label")
+        found = find_columns([name for name in columns if not name.startswith("_")]).get("label")
         asked = [found] if found else []
     if len(asked) == 1:
         return asked[0]

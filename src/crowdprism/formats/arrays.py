@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations.building import triplets_of_dense
+from crowdprism.annotations.column_roles import REQUIRED, find_columns
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError, UnreadableFileError
 from crowdprism.formats.documents import Document
 from crowdprism.formats.json_text import parse_json
 from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations
 from crowdprism.formats.schemas import StoredNames, require_shape
-from crowdprism.formats.tables import REQUIRED, find_columns
 
 MATRIX_NAMES = ("annotations", "answers", "labels", "votes", "crowd_labels", "label", "arr_0")
 NAMES_MEMBER = "crowdprism_names"

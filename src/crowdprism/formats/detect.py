@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from crowdprism.annotations.column_roles import REQUIRED, find_columns
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import (
     appen,
@@ -18,6 +19,7 @@ from crowdprism.formats import (
     prodigy,
     tables,
     toloka,
+    wide_tables,
 )
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
@@ -72,9 +74,11 @@ FORMATS: dict[str, Format] = {
     "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
     "doccano": Format("doccano, one file per annotator (or a zip)", doccano.matches, doccano.read),
     "matrix": Format(
-        "numbers without header, rows items, columns annotators", tables.matches_matrix, tables.read_matrix
+        "numbers without header, rows items, columns annotators", wide_tables.matches_matrix, wide_tables.read_matrix
     ),
-    "wide": Format("table with a row per item and a column per annotator", tables.matches_wide, tables.read_wide),
+    "wide": Format(
+        "table with a row per item and a column per annotator", wide_tables.matches_wide, wide_tables.read_wide
+    ),
 }
 
 
@@ -88,17 +92,20 @@ def unknown_format(document: Document) -> UnreadableFileError:
     seen = document.seen()
     if document.container == "npz":
         seen = f"an npz file with arrays {', '.join(document.arrays)}"
-    found = tables.find_columns(document.columns) if tables.is_tabular(document) else {}
+    found = find_columns(document.columns) if tables.is_tabular(document) else {}
     problem = f"{document.name} is in no known format: it is {seen}."
     remedy = "If it has a row per annotation, name the columns with {item}, {annotator}, {label}"
     if document.container == "table":
         remedy += ". If the first line is not a header, add one, such as item,annotator,label"
-    absent = [role for role in tables.REQUIRED if role not in found]
+    absent = [role for role in REQUIRED if role not in found]
+    guess: dict[str, str] = {}
     if found and absent:
         taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
         problem += f" It has {taken}, but no column for {' and '.join(absent)}."
         remedy = f"Name it with {', '.join(f'{{{role}}}' for role in absent)}"
         if absent == ["annotator"]:
             remedy += ", or pass {annotator_from:'filename'} if each file is one annotator"
+    if tables.is_tabular(document):
+        guess = wide_tables.guess_annotators(document) or tables.guess_columns(document)
     known = f"Known formats are {', '.join(FORMATS)} (described in crowdprism.formats.FORMATS)."
-    return UnreadableFileError(problem, remedy=f"{remedy}. {known}")
+    return UnreadableFileError(problem, remedy=f"{remedy}. {known}", suggestion=guess)

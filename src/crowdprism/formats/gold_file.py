@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdprism.annotations.checks import check_hashable, require
+from crowdprism.annotations.column_roles import SYNONYMS, simplified
 from crowdprism.annotations.names import NameArray
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import label_studio
@@ -16,7 +17,7 @@ from crowdprism.formats.documents import Document, open_documents
 from crowdprism.formats.raw_annotations import ReadingOptions
 from crowdprism.formats.read import decoding, missing_file
 from crowdprism.formats.schemas import LabelStudioTask
-from crowdprism.formats.tables import MISSING_LABELS, SYNONYMS, simplified
+from crowdprism.formats.tables import MISSING_LABELS
 from crowdprism.formats.unpacking import size_in_bytes
 
 LABEL_NAMES = (*SYNONYMS["gold"], *SYNONYMS["label"])

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any
 
-from crowdprism.annotations.building import moment_in_seconds
+from crowdprism.annotations.times import moment_in_seconds
 from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
 from crowdprism.formats.documents import Document
 from crowdprism.formats.json_text import cell_json

@@ -17,6 +17,7 @@ from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import ReadingOptions, whole_numbers_together
 from crowdprism.formats.read import decoding
+from crowdprism.formats.text_tables import text_numbers
 from crowdprism.formats.unpacking import size_in_bytes
 
 ID_COLUMNS = ("item", "id", "item_id", "task", "example")
@@ -38,6 +39,7 @@ def read_features(
     id_column: str | None = None,
     array: str | None = None,
     max_size: int | str | None = None,
+    usual_id: str = "",
 ) -> Features:
     """Read features from .npy, .npz, .csv, .tsv or .parquet; the content says which it is.
 
@@ -49,6 +51,8 @@ def read_features(
         Name of the array in an .npz file; found by name (features, X, ...) by default.
     max_size
         As in `read_annotations`.
+    usual_id
+        Column of item ids to take if the table has it and no `id_column` is given.
 
     In .npy files, and in .npz files without an array of ids, row i is item i.
 
@@ -69,7 +73,7 @@ def read_features(
         if document.container in ("npy", "npz"):
             features = from_arrays(document, array)
         elif document.container in ("table", "parquet"):
-            features = from_table(document, id_column)
+            features = from_table(document, id_column, usual_id)
         else:
             raise UnreadableFileError(f"{source}: features are read from .npy, .npz, .csv, .tsv or .parquet files.")
     ids = features.ids.tolist()
@@ -99,10 +103,10 @@ def from_arrays(document: Document, array: str | None) -> Features:
     return Features(name_array(ids), values)
 
 
-def from_table(document: Document, id_column: str | None) -> Features:
+def from_table(document: Document, id_column: str | None, usual_id: str = "") -> Features:
     """Features and ids from the columns of a table."""
     table = document.frame
-    chosen = id_column or next((name for name in ID_COLUMNS if name in table.columns), None)
+    chosen = id_column or next((name for name in (usual_id, *ID_COLUMNS) if name in table.columns), None)
     if chosen is None or chosen not in table.columns:
         raise InvalidParameterError(
             f"{document.name} has no column of item ids{'' if id_column is None else f' {id_column!r}'}; its columns "
@@ -125,7 +129,7 @@ def numbers(column: pl.Series) -> pl.Series | None:
     """A column as numbers, missing where a cell is empty; None where it is of another kind."""
     if column.dtype == pl.String:
         found = column.str.strip_chars().replace(["true", "false", ""], ["1", "0", None])
-        cast = found.cast(pl.Float64, strict=False)
+        cast = text_numbers(found)
         return cast if cast.null_count() == found.null_count() else None
     return column if column.dtype.is_numeric() or column.dtype == pl.Boolean else None
 

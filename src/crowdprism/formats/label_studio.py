@@ -138,18 +138,32 @@ def read_min(document: Document) -> RawAnnotations:
     times = {"duration": "lead_time", "timestamp": "created_at"}
     times = {role: field for role, field in times.items() if field in document.columns}
     raw.columns |= times
-    data_fields = [field for field in document.columns if field not in (*MIN_FIELDS, name)]
+    data_fields = content_fields(records, [field for field in document.columns if field not in (*MIN_FIELDS, name)])
     for place, record in enumerate(records):
         raw.n_rows += 1
         label = answer_of(record.get(name))
         if not raw.is_single(label, document.place(place), f"no answer to {name!r}"):
             continue
         if item_field == "id":
-            content = json.dumps([record.get(field) for field in data_fields], sort_keys=True, default=str)
+            content = {field: json.dumps(record.get(field), sort_keys=True, default=str) for field in data_fields}
             raw.see_content(record.get("id"), content, document.name)
         numbers = {role: record.get(field) or None for role, field in times.items()}
         raw.add(record.get(item_field), person(record.get("annotator")), label, **numbers)
     return raw
+
+
+def content_fields(records: list[dict[str, Any]], fields: list[str]) -> list[str]:
+    """The fields that tell tasks apart, and so what an id stands for; other questions and their answers do not.
+
+    They are the same in all records of a task and differ between tasks; without such a field, all that are the same.
+    """
+    values: dict[str, dict[Any, set[str]]] = {field: {} for field in fields}
+    for record in records:
+        for field, by_id in values.items():
+            by_id.setdefault(record.get("id"), set()).add(str(record.get(field)))
+    same = [field for field, by_id in values.items() if all(len(found) == 1 for found in by_id.values())]
+    unique = [field for field in same if len(set.union(*values[field].values())) == len(values[field])]
+    return unique or same
 
 
 def answer_of(cell: Any) -> Any:

@@ -24,6 +24,7 @@ class ReadingOptions:
     include_rejected: bool = False
     skip_missing: bool = False
     annotator_from: str | None = None
+    annotators: Sequence[str] | None = None
     missing: Sequence[Any] | None = None
     encoding: str = "utf-8"
     max_size: int | None = None
@@ -164,7 +165,11 @@ class RawAnnotations:
         Projects number their items from 1 each; merged, they would be mixed up.
         """
         first, first_place = self.content.setdefault(item, (content, place))
-        if first != content:
+        same = first == content
+        if isinstance(content, dict) and isinstance(first, dict):  # fields of which some may be answers
+            common = first.keys() & content.keys()
+            same = not common or any(first[name] == content[name] for name in common)
+        if not same:
             raise InvalidAnnotationsError(
                 f"Item id {item!r} stands for different content in {first_place} and in {place}: the projects number "
                 "their items apart.",

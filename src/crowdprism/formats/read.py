@@ -18,18 +18,19 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crowdprism.annotations.building import gold_by_item, require_known_repeats
+from crowdprism.annotations.building import as_numbers, gold_by_item, require_known_repeats
+from crowdprism.annotations.column_roles import SYNONYMS
 from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import detect
-from crowdprism.formats.documents import ENDINGS, open_documents
+from crowdprism.formats.documents import ENDINGS, Document, open_documents
+from crowdprism.formats.frame_documents import frame_document, is_table
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
-from crowdprism.formats.tables import SYNONYMS
 from crowdprism.formats.unpacking import PACKINGS, data_ending, size_in_bytes
 
 logger = logging.getLogger("crowdprism")
-Source = str | os.PathLike[str] | Iterable[str | os.PathLike[str]]
+Source = Any  # a path, paths or a table in memory
 # What libraries raise on damaged content, and nothing that a mistake of our own would raise.
 FOREIGN_ERRORS = (
     pl.exceptions.PolarsError, pl.exceptions.PanicException, zipfile.BadZipFile, zlib.error, csv.Error, UnicodeError,
@@ -54,6 +55,7 @@ def read_annotations(
     include_rejected: bool = False,
     skip_missing: bool = False,
     annotator_from: str | None = None,
+    annotators: Sequence[str] | None = None,
     missing: Sequence[Any] | None = None,
     encoding: str = "utf-8",
     max_size: int | str | None = None,
@@ -67,7 +69,7 @@ def read_annotations(
     ----------
     source
         A path, a glob such as `"exports/*.json"`, a folder, or a list of these. Several files are merged: the same
-        name is the same item or annotator.
+        name is the same item or annotator. Also a data frame of pandas, polars or pyarrow, or a `datasets.Dataset`.
     format
         A name from `crowdprism.formats.FORMATS`, or `"auto"`.
     item, annotator, label, weight, duration, timestamp, gold
@@ -83,6 +85,8 @@ def read_annotations(
         Leave out rows without item, annotator or label (they are counted) instead of stopping.
     annotator_from
         `"filename"`: each file is the work of one annotator, who is named by the file.
+    annotators
+        Columns of a wide table that are annotators; by default those that hold labels.
     missing
         What stands for "no label" in a cell; by default an empty cell, NaN and the like, in wide tables also -1.
     encoding
@@ -108,6 +112,7 @@ def read_annotations(
         include_rejected=include_rejected,
         skip_missing=skip_missing,
         annotator_from=annotator_from,
+        annotators=annotators,
         missing=missing,
         encoding=encoding,
         max_size=max_size,
@@ -130,6 +135,7 @@ def read_annotations_with_report(
     include_rejected: bool = False,
     skip_missing: bool = False,
     annotator_from: str | None = None,
+    annotators: Sequence[str] | None = None,
     missing: Sequence[Any] | None = None,
     encoding: str = "utf-8",
     max_size: int | str | None = None,
@@ -152,17 +158,21 @@ def read_annotations_with_report(
         include_rejected=include_rejected,
         skip_missing=skip_missing,
         annotator_from=annotator_from,
+        annotators=annotators,
         missing=missing,
         encoding=encoding,
         max_size=size_in_bytes(max_size),
     )
     require_options(format, options)
     require_known_repeats(repeats)
-    files = find_files(source)
-    found = read_files(files, format, options)
+    if is_table(source):
+        found = read_documents([(frame_document(source, options), False)], format)
+    else:
+        found = read_documents(opened(find_files(source), options), format)
     raw = merged(found.parts)
     require_any(raw, found.files[0])
     with decoding(found.files[0]):
+        leave_out_unreadable(raw, options)
         annotations = build(raw, found.files[0], classes, repeats)
     if repeats == "last" and annotations.n_annotations < len(raw.label):
         raw.skip("answered again later", found.files[0], len(raw.label) - annotations.n_annotations)
@@ -205,7 +215,7 @@ def find_files(source: Source) -> list[FoundFile]:
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     elif not isinstance(source, Iterable):
-        raise InvalidParameterError(f"Pass a path or a list of paths, not {type(source).__name__}.")
+        raise InvalidParameterError(f"Pass a path, a list of paths or a data frame, not {type(source).__name__}.")
     found = [file for one in source for file in expand(os.fspath(one))]
     if not found:
         raise InvalidParameterError("The list of paths is empty. Pass at least one file.")
@@ -276,25 +286,30 @@ def decoding(name: str) -> Iterator[None]:
         ) from error
 
 
-def read_files(files: list[FoundFile], format: str, options: ReadingOptions) -> FilesRead:
-    """Read each file; all must be of one format. Of a folder, files that are no annotations are left out and named."""
-    parts: list[RawAnnotations] = []
-    formats: dict[str, str] = {}
-    left_out: dict[str, str] = {}
+def opened(files: list[FoundFile], options: ReadingOptions) -> Iterator[tuple[Document, bool]]:
+    """The documents of files, and whether each comes from a folder."""
     for path, from_folder in files:
         with decoding(str(path)):
             documents = open_documents(path, options)
-        for document in documents:
-            with decoding(document.name):
-                name = detect.detect_format(document) if format == "auto" else format
-                if name is None and from_folder:
-                    left_out[document.name] = document.seen()
-                    continue
-                if name is None:
-                    raise detect.unknown_format(document)
-                formats[document.name] = name
-                parts.append(detect.FORMATS[name].read(document))
-            parts[-1].require_all_counted(document.name)
+        yield from ((document, from_folder) for document in documents)
+
+
+def read_documents(documents: Iterable[tuple[Document, bool]], format: str) -> FilesRead:
+    """Read each; all must be of one format. Of a folder, files that are no annotations are left out and named."""
+    parts: list[RawAnnotations] = []
+    formats: dict[str, str] = {}
+    left_out: dict[str, str] = {}
+    for document, from_folder in documents:
+        with decoding(document.name):
+            name = detect.detect_format(document) if format == "auto" else format
+            if name is None and from_folder:
+                left_out[document.name] = document.seen()
+                continue
+            if name is None:
+                raise detect.unknown_format(document)
+            formats[document.name] = name
+            parts.append(detect.FORMATS[name].read(document))
+        parts[-1].require_all_counted(document.name)
     if not parts:
         raise UnreadableFileError(
             "None of the files is in a known format: "
@@ -322,6 +337,19 @@ def require_any(raw: RawAnnotations, name: str) -> None:
         f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}).",
         remedy="Pass {include_rejected:True} if such rows should count.",
     )
+
+
+def leave_out_unreadable(raw: RawAnnotations, options: ReadingOptions) -> None:
+    """Leave out weights and times that cannot be read, with a note; an error where the caller named the column."""
+    for role, values in list(raw.numbers.items()):
+        try:
+            raw.numbers[role] = as_numbers(values, role)
+        except InvalidAnnotationsError as error:
+            if role in options.columns:
+                raise
+            del raw.numbers[role]
+            column = raw.columns.pop(role, role)
+            raw.notes.append(f"column {column!r} is not used as {role}: {error.problem}")
 
 
 def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, repeats: Repeats) -> Annotations:

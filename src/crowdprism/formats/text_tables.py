@@ -26,6 +26,36 @@ MOST_COLUMNS = 50_000  # more take minutes
 QUOTE, LINE_END = ord('"'), ord("\n")
 
 
+# What decides how a column writes decimals; "1,234" alone could be either.
+EU_NUMBER, US_NUMBER = r"^[+-]?\d{1,3}(\.\d{3})*,\d+$", r"^[+-]?\d{1,3}(,\d{3})+(\.\d+)?$"
+ONLY_EU, ONLY_US = r"^[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,})|[\d.]*\.\d{3},\d+)$", r"^[+-]?\d{1,3}(,\d{3})+\.\d+$|,\d{3},"
+
+
+def text_numbers(column: pl.Series) -> pl.Series:
+    """A column of text as numbers, also those with decimal commas or with commas between thousands; else missing.
+
+    Examples
+    --------
+    >>> text_numbers(pl.Series(["0,5", "1.234,25", "7"])).to_list(), text_numbers(pl.Series(["1,234.5", "2"])).to_list()
+    ([0.5, 1234.25, 7.0], [1234.5, 2.0])
+    """
+    text = column.str.strip_chars()
+    found = text.cast(pl.Float64, strict=False)
+    other = text.filter(found.is_null() & text.str.len_bytes().gt(0))
+    if not len(other):
+        return found
+    if other.str.contains(EU_NUMBER + r"|^[+-]?\d+,\d+$").all() and other.str.contains(ONLY_EU).any():
+        plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
+        return (
+            pl.select(pl.when(text.str.contains(",", literal=True)).then(plain).otherwise(text))
+            .to_series()
+            .cast(pl.Float64, strict=False)
+        )
+    if other.str.contains(US_NUMBER).all() and other.str.contains(ONLY_US).any():
+        return text.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
+    return found
+
+
 class TableText(NamedTuple):
     """A text table in UTF-8 that begins with its header, and the number of the header's line in the file."""
 

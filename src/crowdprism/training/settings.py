@@ -140,9 +140,18 @@ def choose_device(name: str) -> torch.device:
     """
     if name != "auto":
         try:
-            return torch.device(name)
+            device = torch.device(name)
         except RuntimeError as error:
             raise InvalidParameterError(f"There is no device {name!r}; use auto, cpu, cuda or mps.") from error
+        there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+        if not there.get(device.type, True):
+            raise InvalidParameterError(
+                f"torch {torch.__version__} finds no {device.type} device here: this computer has none, or torch was "
+                "built without it.",
+                parameter="device",
+                remedy="Use {device:'auto'} or {device:'cpu'}.",
+            )
+        return device
     if torch.cuda.is_available():
         return torch.device("cuda")
     if torch.backends.mps.is_available():

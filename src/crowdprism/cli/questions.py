@@ -1,0 +1,85 @@
+"""Items for people to look at: what to show of them, as a page to answer on or as tasks of an annotation tool."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdprism.cli.options import require_exists
+from crowdprism.cli.screen import remark
+
+if TYPE_CHECKING:
+    from crowdprism.formats.item_content import ItemContent
+    from crowdprism.formats.raw_annotations import ReadingReport
+    from crowdprism.formats.tool_tasks import TaskList
+    from crowdprism.report.answer_page import Questions
+    from crowdprism.results import FitResult
+
+Page = Annotated[
+    Path | None, typer.Option("--page", help="HTML page to answer on, in any browser, also on a phone and offline.")
+]
+
+
+@dataclass(frozen=True)
+class ContentOptions:
+    """What to show of items."""
+
+    content: Annotated[
+        Path | None,
+        typer.Option(
+            "--content", help="Table with the item ids and texts, images or links to show; else from the annotations."
+        ),
+    ] = None
+    remote_images: Annotated[
+        bool, typer.Option("--remote-images", help="Let the page load images from their web addresses.")
+    ] = False
+
+    def load(
+        self,
+        items: Sequence[Any],
+        result: FitResult,
+        files: Sequence[Path] = (),
+        report: ReadingReport | None = None,
+    ) -> ItemContent:
+        """What to show of these items of a result: from --content, else from the annotation files."""
+        from crowdprism.formats.item_content import ItemContent, content_of_files, read_content
+
+        if self.content is None:
+            if report is None:
+                return ItemContent()
+            used = {*report.columns.values(), *map(str, result.annotators.tolist())}  # annotators: of wide tables
+            return content_of_files(files, items, result.items, item=report.columns.get("item", "item"), used=used)
+        require_exists(self.content)
+        found = read_content(self.content, result.items)
+        missing = [name for name in items if name not in found.by_item]
+        if missing:
+            remark(f"note: {len(missing)} of {len(items)} items have no content; the first is {missing[0]!r}")
+        return found
+
+
+def save_page(path: Path, questions: Questions, *, remote_images: bool) -> None:
+    """Write the page to answer on, and say how to use it."""
+    from crowdprism.cli.run_folder import require_writable
+    from crowdprism.report.answer_page import write_answer_page
+
+    require_writable(path)
+    write_answer_page(path, questions, remote_images=remote_images)
+    remark(f"wrote {len(questions.items)} items to {path}; open it in a browser, answer, and save answers.csv")
+    if questions.command:
+        remark(f"then run: {questions.command}")
+
+
+def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
+    """Write tasks for an annotation tool, with the configuration that it needs."""
+    from crowdprism.cli.run_folder import require_writable
+    from crowdprism.formats.tool_tasks import labelling_interface, write_tasks
+
+    require_writable(path)
+    write_tasks(tasks, path, to)
+    remark(f"wrote {len(tasks.tasks)} items to {path}")
+    if to == "label-studio" or (to == "auto" and path.suffix.lower() == ".json"):
+        remark(f"labelling interface: {labelling_interface(tasks)}")

@@ -1,0 +1,187 @@
+"""Wide tables: a row per item and a column per annotator, with or without names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crowdprism.annotations.column_roles import SYNONYMS, simplified
+from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats import text_tables
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.tables import markers_of, sample_cells
+
+MISSING_CELLS = ("", "-1", "-1.0", "nan", "none", "na", "<na>", "null", "?")  # of wide tables
+MAX_CLASSES_TO_GUESS = 50  # a table with more distinct cells in its first rows is taken for text, not for labels
+UNNAMED = ("", "unnamed0", "column1", "index", "id")
+MOST_CELLS = 1 << 20  # bytes of the first line that show whether it is a row of numbers
+NO_ANNOTATORS = (*SYNONYMS["item"], "note", "notes", "comment", "comments", "remark", "remarks", "url", "link", "date")
+FEW_VALUES = 8  # a column with no more distinct values may hold labels, whatever others hold
+LABEL_SHARE = 0.5  # of the cells of an annotator's column, at least, that hold a value which another column has too
+
+
+def matches_matrix(document: Document) -> bool:
+    """Tell whether this is a text of numbers without header, such as `answers.txt`."""
+    if document.container != "table":
+        return False
+    cells = cells_of(document.table.data.partition(b"\n")[0][:MOST_CELLS].decode(errors="replace"))
+    # 0, 1, 2, ... in the first line are the names of columns, not labels.
+    return all(map(is_number, cells)) and not (len(cells) > 2 and cells == [str(n) for n in range(len(cells))])
+
+
+def cells_of(line: str) -> list[str]:
+    """The cells of a line of numbers, delimited by white space, comma or semicolon."""
+    delimiter = next((one for one in ",;\t" if one in line), None)
+    return [cell.strip() for cell in line.strip("\r\n").split(delimiter)] if delimiter else line.split() or ["?"]
+
+
+def is_number(cell: str) -> bool:
+    """Tell whether a cell is a number (NaN included)."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def read_matrix(document: Document) -> RawAnnotations:
+    """Read a matrix of class codes; items and annotators are numbered from 0."""
+    text = text_tables.decode(document.table.data, document.name)
+    if "\r" in text.replace("\r\n", "\n"):
+        raise UnreadableFileError(f"{document.name} has a carriage return within a row. End lines with a line feed.")
+    rows = [cells_of(line) for line in text.split("\n") if line.strip()]
+    odd = next((place for place, row in enumerate(rows) if len(row) != len(rows[0])), None)
+    if odd is not None:
+        raise UnreadableFileError(
+            f"{document.name}: row {odd + 1} has {len(rows[odd])} cells where the first has {len(rows[0])}. "
+            "Every row of a matrix is an item and has a cell for each annotator (-1 for none)."
+        )
+    cells = np.array(rows, dtype=object)
+    items, annotators = list(range(len(rows))), list(range(cells.shape[1]))
+    raw = labelled_cells(cells, items, annotators, markers_of(document, MISSING_CELLS))
+    raw.columns = {"item": "(row number)", "annotator": "(column number)", "label": "(cells)"}
+    raw.n_rows = len(rows)
+    return raw
+
+
+def matches_wide(document: Document) -> bool:
+    """Tell whether the columns look like annotators: cells from few values, the first column naming items."""
+    if document.container not in ("table", "parquet") or len(document.columns) < 3:
+        return False
+    if document.options.annotators:
+        return True
+    names = [simplified(column) for column in document.columns]
+    if any(name in SYNONYMS["annotator"] or name in SYNONYMS["label"] for name in names):
+        return False
+    first = item_column(document)
+    other = [place for place, name in enumerate(document.columns) if name in (first, gold_column(document))]
+    cells = [cell for row in sample_cells(document) for place, cell in enumerate(row) if place not in other]
+    values = {cell.strip().lower() for cell in cells} - set(MISSING_CELLS)
+    if first is not None:
+        return 1 <= len(values) <= MAX_CLASSES_TO_GUESS
+    return bool(values) and len(values) <= MAX_CLASSES_TO_GUESS and all(is_number(value) for value in values)
+
+
+def item_column(document: Document) -> str | None:
+    """The column that names items: as asked, else the first one if its name says so or it has none."""
+    if "item" in document.asked:
+        return document.asked["item"]
+    first = next(iter(document.columns), "")
+    return first if simplified(first) in UNNAMED or simplified(first) in SYNONYMS["item"] else None
+
+
+def gold_column(document: Document) -> str | None:
+    """The column of true classes: as asked, else by its name."""
+    known = (column for column in document.columns if simplified(column) in SYNONYMS["gold"])
+    return document.asked.get("gold") or next(known, None)
+
+
+def read_wide(document: Document) -> RawAnnotations:
+    """Read a wide table; columns that hold no labels, such as texts and notes, are left out and listed."""
+    frame = document.frame
+    first, gold = item_column(document), gold_column(document)
+    wanted = [first, gold, *(document.options.annotators or ())]
+    absent = [column for column in wanted if column is not None and column not in frame.columns]
+    if absent:
+        raise UnreadableFileError(f"{document.name} has no column {absent[0]!r}; it has {some(frame.columns, 15)}.")
+    free = [column for column in frame.columns if column not in (first, gold)]
+    markers = markers_of(document, MISSING_CELLS)
+    texts = {column: text_cells(frame[column]) for column in free}
+    annotators = list(document.options.annotators or label_columns(texts, markers))
+    items = list(range(frame.height)) if first is None else frame[first].to_list()
+    cells = np.empty((frame.height, len(annotators)), dtype=object)
+    for place, column in enumerate(annotators):
+        cells[:, place] = texts[column].to_list()
+    raw = labelled_cells(cells, items, annotators, markers)
+    raw.columns = {"item": first or "(row number)", "annotator": "(column names)", "label": "(cells)"}
+    left_out = [column for column in free if column not in annotators]
+    if left_out:
+        raw.notes.append(
+            f"{len(annotators)} columns are annotators: {some(annotators, 10)}; left out: {some(left_out, 10)}. The "
+            "option annotators selects others."
+        )
+    if gold:
+        raw.columns["gold"] = gold
+        known = [cell is not None and cell.strip().lower() not in markers for cell in text_cells(frame[gold])]
+        raw.gold_item = [item for item, is_known in zip(items, known, strict=True) if is_known]
+        raw.gold_label = text_cells(frame[gold]).filter(pl.Series(known)).to_list()
+    raw.n_rows = frame.height
+    return raw
+
+
+def text_cells(column: pl.Series) -> pl.Series:
+    """The cells of a column as text."""
+    if column.dtype == pl.Object:
+        return pl.Series(column.name, [None if cell is None else str(cell) for cell in column], dtype=pl.String)
+    return column.cast(pl.String)
+
+
+def label_columns(texts: dict[str, pl.Series], markers: tuple[str, ...]) -> list[str]:
+    """The columns that are annotators: their cells are values that other columns have too, or are as few as labels.
+
+    All columns, where fewer than two are of this kind.
+    """
+    counts = {column: Counter(dict(cells.drop_nulls().value_counts().iter_rows())) for column, cells in texts.items()}
+    for column, counted in counts.items():
+        counts[column] = Counter({cell: n for cell, n in counted.items() if cell.strip().lower() not in markers})
+    columns_with = Counter(cell for counted in counts.values() for cell in counted)
+    labels = {cell for cell, n in columns_with.items() if n > 1}
+    found = [
+        column
+        for column, counted in counts.items()
+        if simplified(column) not in NO_ANNOTATORS
+        and (
+            len(counted) <= max(len(labels), FEW_VALUES)
+            or sum(n for cell, n in counted.items() if cell in labels) >= LABEL_SHARE * sum(counted.values())
+        )
+    ]
+    return found if len(found) > 1 else list(texts)
+
+
+def labelled_cells(cells: Any, items: list[Any], annotators: list[Any], markers: tuple[str, ...]) -> RawAnnotations:
+    """Rows of the cells that hold a label; every item and annotator is kept."""
+    raw = RawAnnotations({}, is_text=True)
+    distinct = {cell: cell is None or cell.strip().lower() in markers for cell in set(cells.reshape(-1).tolist())}
+    present = np.array([not distinct[cell] for cell in cells.reshape(-1).tolist()], dtype=bool).reshape(cells.shape)
+    row, column = np.nonzero(present)
+    raw.item = [items[place] for place in row]
+    raw.annotator = [annotators[place] for place in column]
+    raw.label = cells[row, column].tolist()
+    raw.item_names, raw.annotator_names, raw.n_answers = items, annotators, int(present.sum())
+    return raw
+
+
+def guess_annotators(document: Document) -> dict[str, str]:
+    """How to read a table whose columns are partly annotators: the options to pass, or nothing."""
+    rows = [dict(zip(document.columns, row, strict=False)) for row in sample_cells(document)]
+    other = (item_column(document), gold_column(document))
+    free = [column for column in document.columns if column not in other]
+    texts = {column: pl.Series(column, [row.get(column, "") for row in rows], dtype=pl.String) for column in free}
+    found = label_columns(texts, MISSING_CELLS) if texts else []
+    if item_column(document) is None or not 2 <= len(found) < len(free):
+        return {}
+    return {"format": "wide", "annotators": ",".join(found)}

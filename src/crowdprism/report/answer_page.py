@@ -1,0 +1,108 @@
+"""A page to answer on: one item at a time, classes on the number keys, answers saved as CSV; no server."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import NameArray, positions
+from crowdprism.annotations.notebook import display_name
+from crowdprism.files import replacing_file
+from crowdprism.formats.inert_cells import MARKER, inert
+from crowdprism.formats.item_content import ItemContent
+from crowdprism.report.page import asset, embedded_json, hash_of, style_sheet
+
+PIXELS = 1200  # width and height, at most, of an image to judge
+NO_IMAGES, REMOTE_IMAGES = "data:", "data: https: http:"
+
+
+@dataclass(frozen=True)
+class Questions:
+    """Items to answer, in order, and what is shown of them.
+
+    Attributes
+    ----------
+    title, name
+        What the page is about, and a name that tells these questions from others; it is saved with the answers.
+    items, classes
+        Names of the items to ask, and of all classes.
+    annotations
+        Who said what; shown after an answer, never before.
+    content
+        What to show of each item.
+    command
+        The command that reads the answers; `answers.csv` in it is the file that the page saves.
+    """
+
+    title: str
+    name: str
+    items: Sequence[Any]
+    classes: NameArray
+    annotations: Annotations | None = None
+    content: ItemContent = ItemContent()  # noqa: RUF009 - frozen
+    command: str = ""
+
+
+def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, remote_images: bool = False) -> Path:
+    """Write the page as one HTML file that opens from disk.
+
+    The page asks nothing of any server, unless `remote_images` lets it load images from the addresses in the content.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    script, style = asset("answer.js"), style_sheet() + asset("answer.css")
+    page = environment.from_string(asset("answer.html.j2")).render(
+        title=display_name(questions.title),
+        n_items=len(questions.items),
+        command=questions.command,
+        data=Markup(embedded_json(page_data(questions, remote_images))),
+        script=Markup(script),
+        script_hash=hash_of(script),
+        style=Markup(style),
+        style_hash=hash_of(style),
+        image_sources=REMOTE_IMAGES if remote_images else NO_IMAGES,
+        made=datetime.now().strftime("%Y-%m-%d %H:%M"),
+    )
+    with replacing_file(path) as fresh:
+        fresh.write_text(page, encoding="utf-8")
+    return Path(path)
+
+
+def page_data(questions: Questions, remote: bool) -> dict[str, Any]:
+    """What the script of the page works on. Cells are what it writes into the CSV file, as `inert_cells` has them."""
+    items, classes = [str(item) for item in questions.items], [str(name) for name in questions.classes.tolist()]
+    cells, class_cells = [inert(item) for item in items], [inert(name) for name in classes]
+    return {
+        "name": questions.name,
+        "classes": [display_name(name) for name in classes],
+        "classCells": class_cells,
+        "marker": MARKER if (cells, class_cells) != (items, classes) else "",
+        "questions": [
+            {
+                "item": display_name(item),
+                "cell": cell,
+                "shown": [list(one) for one in questions.content.shown(item, pixels=PIXELS, remote=remote)],
+                "votes": votes_on(questions.annotations, item),
+            }
+            for item, cell in zip(questions.items, cells, strict=True)
+        ],
+    }
+
+
+def votes_on(annotations: Annotations | None, item: Any) -> list[tuple[int, int]]:
+    """How often each class was given to an item, most often first."""
+    place = -1 if annotations is None else int(positions(annotations.items, [item])[0])
+    if annotations is None or place < 0:
+        return []
+    given = annotations.label[annotations.item_start[place] : annotations.item_start[place + 1]]
+    counts = np.bincount(given, minlength=annotations.n_classes)
+    return [(int(code), int(counts[code])) for code in np.argsort(-counts, kind="stable") if counts[code]]
