@@ -1,0 +1,128 @@
+"""Cells: the (annotator, given label) pairs that occur.
+
+Tables of the EM methods have a row for every cell, and the true classes side by side. Pairs that nobody used need no
+storage, which keeps a thousand classes and ten thousand annotators within reach.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdprism.aggregators.base import require_room, sum_weights
+from crowdprism.aggregators.em import FloatArray
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
+from crowdprism.results.confusion import normalize_rows
+
+MAX_KEYS_COUNTED = 2**27  # beyond this many possible pairs, sorting the keys is cheaper than counting all of them
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Annotations as (item, cell) pairs; cells are sorted by annotator, then label."""
+
+    item_start: NDArray[np.int64]  # (n_items + 1,) as in `Annotations`
+    cell: NDArray[np.uint32]  # (n_annotations,) position of the annotation's (annotator, label) pair
+    annotator_of: NDArray[np.int64]  # (n_cells,)
+    label_of: NDArray[np.int64]  # (n_cells,)
+    total: FloatArray  # (n_cells,) sum of weights of the cell's annotations
+    weight: NDArray[np.float32] | None  # (n_annotations,) or None where every annotation counts 1
+    n_annotators: int
+    n_classes: int
+    gold: NDArray[np.int32] | None = None  # (n_items,) known class, -1 where there is none
+
+    @property
+    def n_cells(self) -> int:
+        """Number of cells."""
+        return len(self.label_of)
+
+    @property
+    def complete(self) -> bool:
+        """Whether there is a cell for every (annotator, label) pair."""
+        return self.n_cells == self.n_annotators * self.n_classes
+
+    def code(self, block: Annotations) -> NDArray[np.uint32]:
+        """(n_annotations,) the cells of other annotations, of which none has a pair that is no cell."""
+        key: Any = block.annotator.astype(np.int64) * self.n_classes + block.label
+        if self.complete:
+            return np.asarray(key, dtype=np.uint32)
+        if self.n_annotators * self.n_classes <= MAX_KEYS_COUNTED:
+            return np.asarray(self._place[key])
+        return np.asarray(np.searchsorted(self.annotator_of * self.n_classes + self.label_of, key), dtype=np.uint32)
+
+    @cached_property
+    def _place(self) -> NDArray[np.uint32]:
+        """The cell of every (annotator, label) pair; 0 for those that are no cell."""
+        place = np.zeros(self.n_annotators * self.n_classes, dtype=np.uint32)
+        place[self.annotator_of * self.n_classes + self.label_of] = np.arange(self.n_cells, dtype=np.uint32)
+        return place
+
+    def sum_by_annotator(self, values: NDArray[Any]) -> FloatArray:
+        """Sum `(n_cells, ...)` over the cells of each annotator: `(n_annotators, ...)`."""
+        if self.complete:
+            by_annotator = values.reshape(self.n_annotators, self.n_classes, *values.shape[1:])
+            return np.asarray(by_annotator.sum(axis=1))
+        sums = np.zeros((self.n_annotators, *values.shape[1:]))
+        first = np.flatnonzero(np.diff(self.annotator_of, prepend=-1))
+        if len(first):
+            sums[self.annotator_of[first]] = np.add.reduceat(values, first, axis=0)
+        return sums
+
+    def by_cell(self, rows: NDArray[Any]) -> NDArray[Any]:
+        """Repeat `(n_annotators, ...)` for each cell: `(n_cells, ...)`."""
+        return np.repeat(rows, self.n_classes, axis=0) if self.complete else rows[self.annotator_of]
+
+    def dense(self, counts: FloatArray) -> FloatArray:
+        """Bring counts by cell into (n_annotators, true class, given label)."""
+        table = np.zeros((self.n_annotators, self.n_classes, self.n_classes))
+        table[self.annotator_of, :, self.label_of] = counts
+        return table
+
+    def pooled(self, counts: FloatArray) -> FloatArray:
+        """The crowd's common confusion matrix (true class, given label); rows without counts are uniform."""
+        sums = np.zeros((self.n_classes, self.n_classes))
+        np.add.at(sums, self.label_of, counts)
+        return np.asarray(normalize_rows(sums.T), dtype=np.float64)
+
+
+def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this method") -> Cells:
+    """Return the cells of annotations; refuses tables with `columns` numbers per cell that would not fit in memory.
+
+    Examples
+    --------
+    >>> cells = cells_of(Annotations.from_dense([[0, 1], [1, 1]]))
+    >>> cells.cell.tolist(), cells.total.tolist()
+    ([0, 3, 1, 3], [1.0, 1.0, 0.0, 2.0])
+    """
+    n_keys = annotations.n_annotators * annotations.n_classes
+    key: NDArray[Any] = annotations.annotator.astype(np.uint32 if n_keys < 2**32 else np.uint64)
+    key *= key.dtype.type(annotations.n_classes)
+    np.add(key, annotations.label, out=key, casting="unsafe")  # neither is negative, and the sum is below n_keys
+    if n_keys <= MAX_KEYS_COUNTED:
+        occurring = np.flatnonzero(sum_weights(key, None, n_keys))
+        if 2 * len(occurring) > n_keys:  # the few that are missing cost less than the detour
+            occurring, cell = np.arange(n_keys), key.astype(np.uint32, copy=False)
+        else:
+            place = np.zeros(n_keys, dtype=np.uint32)
+            place[occurring] = np.arange(len(occurring), dtype=np.uint32)
+            cell = place[key]
+    else:
+        occurring, inverse = np.unique(key, return_inverse=True)
+        cell = inverse.astype(np.uint32)
+    require_room(annotations, n_rows=len(occurring), columns=columns, method=method)
+    return Cells(
+        item_start=annotations.item_start.astype(np.int64, copy=False),
+        cell=cell,
+        annotator_of=occurring.astype(np.int64) // annotations.n_classes,
+        label_of=occurring.astype(np.int64) % annotations.n_classes,
+        total=sum_weights(cell, annotations.weight, len(occurring)),
+        weight=annotations.weight,
+        n_annotators=annotations.n_annotators,
+        n_classes=annotations.n_classes,
+        gold=known_classes(annotations),
+    )

@@ -1,0 +1,165 @@
+"""`crowdprism shard`: tables of any size to a store; and what `aggregate` does with a store."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crowdprism.cli.options import AsJson, StoreOption
+from crowdprism.cli.run_folder import Run, Written, run_target, write_run
+from crowdprism.cli.screen import print_json, print_table, remark
+from crowdprism.errors import InvalidParameterError
+
+if TYPE_CHECKING:
+    from crowdprism.aggregators import Aggregator
+    from crowdprism.annotations import Annotations
+
+N_LOWEST = 10
+
+
+def shard(
+    files: Annotated[
+        list[Path], typer.Argument(help="Tables with one row per annotation: .parquet, .csv, .tsv, .jsonl.")
+    ],
+    *,
+    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
+    item: Annotated[str | None, typer.Option("--item", help="Column with the item ids.")] = None,
+    annotator: Annotated[str | None, typer.Option("--annotator", help="Column with the annotator ids.")] = None,
+    label: Annotated[str | None, typer.Option("--label", help="Column with the labels.")] = None,
+    weight: Annotated[str | None, typer.Option("--weight", help="Column with the weights.")] = None,
+    skip_missing: Annotated[
+        bool, typer.Option("--skip-missing", help="Leave out rows without item, annotator or label.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a store that is there.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Sort tables that do not fit in memory into a store, from which `aggregate` works.
+
+    Example: `crowdprism shard labels/*.parquet -o store/`, then `crowdprism aggregate store/ -o run/`
+    """
+    from crowdprism.shards import shard_files
+
+    asked = {"item": item, "annotator": annotator, "label": label, "weight": weight}
+    columns = {role: column for role, column in asked.items() if column is not None}
+    done = shard_files(files, output, columns=columns, skip_missing=skip_missing, force=force)
+    store = done.store
+    for reason, count in done.skipped.items():
+        remark(f"note: {count} rows were left out: {reason}")
+    if json:
+        sizes = {"annotations": store.n_annotations, "items": store.n_items, "annotators": store.n_annotators}
+        print_json(
+            {**sizes, "classes": store.classes.tolist(), "shards": len(store.shards), "skipped": dict(done.skipped)}
+        )
+        return
+    remark(
+        f"{store.n_annotations:,} annotations of {store.n_items:,} items by {store.n_annotators:,} annotators, "
+        f"{store.n_classes} classes, in {len(store.shards)} shards. Next: crowdprism aggregate {output} -o run/"
+    )
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    """How to work on a store."""
+
+    engine: Annotated[str, StoreOption("--engine", help="Where to work on a store: local (this machine) or spark.")] = (
+        "local"
+    )
+    master: Annotated[
+        str | None, StoreOption("--master", help="Address of the Spark cluster, such as spark://host:7077.")
+    ] = None
+    resume: Annotated[bool, StoreOption("--resume", help="Go on with a run on a store that was interrupted.")] = False
+
+    def require_store(self) -> None:
+        """Raise if an option was given that only a store has."""
+        if self.engine != "local" or self.master is not None or self.resume:
+            raise InvalidParameterError(
+                "--engine, --master and --resume are for stores. Make one with `crowdprism shard` first."
+            )
+
+
+def holds_store(files: list[Path]) -> bool:
+    """Whether the input of `aggregate` is a store."""
+    if len(files) != 1 or not files[0].is_dir():
+        return False
+    from crowdprism.shards.store import is_store
+
+    return is_store(files[0])
+
+
+def beyond_memory(annotations: Annotations, aggregator: Aggregator) -> bool:
+    """Whether class probabilities of all items would not fit, and the method can work without them."""
+    from crowdprism.results.confusion import MAX_TABLE_BYTES
+    from crowdprism.shards.running import OUT_OF_CORE
+
+    needed = 8 * annotations.n_items * annotations.n_classes
+    return needed > MAX_TABLE_BYTES and aggregator.name in OUT_OF_CORE
+
+
+@dataclass(frozen=True)
+class StoreRun:
+    """A run on a store that was written."""
+
+    run: Run
+    store: Any
+    written: Written
+
+
+def aggregate_store(
+    aggregator: Aggregator, store: Path, output: Path | None, options: StoreOptions, *, report: bool, force: bool
+) -> StoreRun:
+    """Fit a method to a store and write the run folder."""
+    from crowdprism.shards import Shards
+
+    if output is None:
+        raise InvalidParameterError("The labels of a store are written to a folder.", remedy="Name it with {output}.")
+    with run_target(output, kind="result", force=force, inputs=[store]) as fresh:
+        assert fresh is not None
+        return fit_out_of_core(fresh, aggregator, Shards(store), output, options, report=report)
+
+
+def fit_out_of_core(
+    fresh: Path, aggregator: Aggregator, source: Any, output: Path, options: StoreOptions, *, report: bool
+) -> StoreRun:
+    """Fit a method to a store, or to annotations that are written as one first, and write the files of the run."""
+    from crowdprism.shards import Shards, write_annotations
+    from crowdprism.shards.running import fit_store, move_labels, working_folder
+
+    with working_folder(output, resume=options.resume) as working:
+        if not isinstance(source, Shards):
+            remark("note: class probabilities of all items would not fit in memory, so the work is done out of core")
+            source = write_annotations(source, working / "store", force=True)
+        result = fit_store(aggregator, source, working, engine=options.engine, master=options.master)
+        move_labels(working, fresh)
+        run = Run(result, source.sample, with_report=report)
+        return StoreRun(run, source, write_run(fresh, run))
+
+
+def show_store_run(done: StoreRun, output: Path, *, as_json: bool) -> None:
+    """Print what was learned from a store."""
+    from crowdprism.shards.label_files import count_labels
+
+    run, store, written = done.run, done.store, done.written
+    counts = count_labels(output, store.classes)
+    if as_json:
+        print_json(
+            {
+                "method": run.result.method,
+                "items": store.n_items,
+                "annotators": store.n_annotators,
+                "annotations": store.n_annotations,
+                "labels": dict(zip(map(str, store.classes.tolist()), counts, strict=True)),
+                "warnings": list(run.result.warnings),
+            }
+        )
+    else:
+        shares = [count / max(store.n_items, 1) for count in counts]
+        rows = zip(store.classes.tolist(), counts, shares, strict=True)
+        print_table(f"Labels by {run.result.method}", ("class", "items", "share of items"), rows)
+    for text in run.result.warnings:
+        remark(f"note: {text}")
+    if written.report_failed:
+        remark(f"note: the report was left out ({written.report_failed})")
+    remark(f"wrote {', '.join(str(output / name) for name in written.names)} and the result")

@@ -1,0 +1,273 @@
+"""Tables of annotations, of any size, to a store: by streaming, in memory that does not grow with the tables.
+
+Rows are distributed to buckets of consecutive items, whose bounds come from a sample of the items; then bucket after
+bucket is sorted in memory and cut into shards.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from crowdprism.annotations import Annotations, checks
+from crowdprism.annotations.column_roles import REQUIRED, find_columns
+from crowdprism.annotations.names import name_array
+from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError, some
+from crowdprism.formats.parquet_files import COLUMNS, checked_column, read_footer, row_groups, structs
+from crowdprism.formats.raw_annotations import WHOLE_NUMBER
+from crowdprism.formats.tables import MISSING_LABELS, UNFINISHED
+from crowdprism.progress import progress
+from crowdprism.shards.store import Shards, names_of
+from crowdprism.shards.writing import StoreWriter, cuts, new_store, shard_size
+
+ROLES = (*REQUIRED, "weight")
+TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+LINES_ENDINGS = (".jsonl", ".ndjson")
+ROWS_AT_ONCE = 2**21
+ROWS_IN_BUCKET = 2**22  # sorted in memory at once
+MOST_BUCKETS = 1024
+SAMPLED_ITEMS = 2**18  # from which the bounds of buckets come
+
+
+@dataclass(frozen=True)
+class Sharded:
+    """A store that was written, and how many rows of the tables were left out for which reason."""
+
+    store: Shards
+    n_rows: int
+    skipped: Mapping[str, int]
+
+
+def shard_files(
+    files: Iterable[str | os.PathLike[str]],
+    folder: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    skip_missing: bool = False,
+    force: bool = False,
+) -> Sharded:
+    """Write tables with one row per annotation (Parquet, CSV, TSV, JSON lines) as a store.
+
+    Parameters
+    ----------
+    columns
+        Columns by role (item, annotator, label, weight), where the reader should not choose.
+    skip_missing
+        Leave out rows without item, annotator or label instead of stopping; they are counted.
+    force
+        Replace a store that is there.
+    """
+    paths = [Path(file) for file in files]
+    target = Path(folder)
+    target.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.absolute().parent) as space:
+        rows, skipped = typed_rows([one_table(path, dict(columns or {})) for path in paths], Path(space), skip_missing)
+        n_rows = int(rows.select(pl.len()).collect().item())
+        checks.require([checks.check_any(n_rows)])
+        annotators, classes = (distinct(rows, role) for role in ("annotator", "label"))
+        checks.require([checks.check_two_classes(names_of(classes))])
+        weighted = "weight" in rows.collect_schema().names()
+        names = names_of(annotators), names_of(classes)
+        with new_store(folder, *names, weighted=weighted, force=force) as writer:
+            buckets = fill_buckets(rows, n_rows, annotators, classes, Path(space))
+            write_buckets(buckets, writer, size=shard_size(n_rows))
+    return Sharded(Shards(folder), n_rows, skipped)
+
+
+def one_table(path: Path, given: dict[str, str]) -> pl.LazyFrame:
+    """A table with its columns under the names of their roles."""
+    found = find_file(path)
+    absent = [column for column in given.values() if column not in found]
+    roles = find_columns(list(found), given)
+    missing = [f"for {role}" for role in REQUIRED if role not in roles]
+    if absent or missing:
+        raise UnreadableFileError(
+            f"{path} has no column {', '.join(map(repr, absent)) or ', '.join(missing)}. Its columns are "
+            f"{some(list(found), 20)}.",
+            remedy="Name the right ones, for example {item:'task'}, {annotator:'worker'}, {label:'answer'}.",
+        )
+    frame = scan(path)
+    if "status" in found and found["status"] == pl.String:
+        frame = frame.filter(~pl.col("status").str.to_lowercase().is_in(list(UNFINISHED)).fill_null(False))
+    chosen = [pl.col(roles[role]).alias(role) for role in ROLES if role in roles]
+    return frame.select(chosen).with_columns(pl.lit(str(path)).alias("file"))
+
+
+def find_file(path: Path) -> Mapping[str, Any]:
+    """The columns of a table and their types; damaged files are errors."""
+    if not path.is_file():
+        raise UnreadableFileError(f"{path} is not a file.")
+    try:
+        if path.suffix == ".parquet":
+            require_sound(path)
+        return dict(scan(path).collect_schema())
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        raise UnreadableFileError(f"{path} cannot be read ({str(error).splitlines()[0]}).") from error
+
+
+def require_sound(path: Path) -> None:
+    """Raise if the pages of a Parquet file do not lie in it: the table engine allocates what they state."""
+    if path.stat().st_size == 0:
+        raise UnreadableFileError(f"{path} is empty.")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for group in row_groups(read_footer(data)):  # type: ignore[arg-type]
+            for column in structs(group, COLUMNS):
+                checked_column(data, column)  # type: ignore[arg-type]
+
+
+def scan(path: Path) -> pl.LazyFrame:
+    """A lazy reader by the ending of the name."""
+    if path.suffix == ".parquet":
+        return pl.scan_parquet(path)
+    if path.suffix in LINES_ENDINGS:
+        return pl.scan_ndjson(path)
+    if path.suffix in TEXT_ENDINGS:
+        return pl.scan_csv(path, separator=TEXT_ENDINGS[path.suffix], infer_schema=False)
+    raise UnreadableFileError(
+        f"{path} is not a table that can be sharded. Shards are made of .parquet, .csv, .tsv and .jsonl; read other "
+        "formats with `crowdprism convert` first."
+    )
+
+
+def typed_rows(tables: Sequence[pl.LazyFrame], space: Path, skip_missing: bool) -> tuple[pl.LazyFrame, dict[str, int]]:
+    """All rows with item, annotator and label; ids that are whole numbers in every text become numbers."""
+    require_same_types(tables)
+    path = space / "rows.parquet"
+    pl.concat(tables, how="diagonal").sink_parquet(path, compression="lz4", row_group_size=2**18)
+    rows = pl.scan_parquet(path)
+    schema = rows.collect_schema()
+    absent = {role: is_absent(role, schema[role]) for role in REQUIRED}
+    counts = rows.select(**{role: expression.sum() for role, expression in absent.items()}).collect().row(0, named=True)
+    skipped = {f"no {role}": count for role, count in counts.items() if count}
+    for role in [role for role, count in counts.items() if count and not skip_missing]:
+        first = rows.filter(absent[role]).select("file").head(1).collect().item()
+        raise UnreadableFileError(
+            f"{counts[role]} {role}s are missing; the first is in {first}.",
+            remedy="Pass {skip_missing:True} to leave such rows out, or complete the tables.",
+        )
+    if skipped:  # to a file, because slices of a filtered table would be searched for from its start
+        rows.filter(~pl.any_horizontal(*absent.values())).sink_parquet(space / "kept.parquet", compression="lz4")
+        rows = pl.scan_parquet(space / "kept.parquet")
+    for role in REQUIRED:
+        rows = rows.with_columns(as_names(rows, role, schema[role]))
+    if "weight" in schema:
+        rows = rows.with_columns(pl.col("weight").cast(pl.Float32))
+        if rows.select((pl.col("weight").is_null() | ~(pl.col("weight") >= 0)).any()).collect().item():
+            raise InvalidAnnotationsError("Some weights are missing, negative or no numbers. Correct them.")
+    return rows.drop("file"), skipped
+
+
+def require_same_types(tables: Sequence[pl.LazyFrame]) -> None:
+    """Raise if a column is of text in one table and of numbers in another: 7 and "7" would be two names."""
+    kinds: dict[str, str] = {}
+    for table in tables:
+        schema = table.collect_schema()
+        file = str(table.select("file").head(1).collect().get_column("file").first()) if kinds else ""
+        for role in REQUIRED:
+            kind = "text" if schema[role] == pl.String else "numbers"
+            known = kinds.setdefault(role, kind)
+            if kind != known:
+                raise UnreadableFileError(
+                    f"{file}: the column of {role}s holds {kind}, and that of a table before it {known}. Give all "
+                    "tables the same type."
+                )
+
+
+def is_absent(role: str, kind: Any) -> pl.Expr:
+    """Whether a cell holds nothing."""
+    column = pl.col(role)
+    if kind == pl.String:
+        return column.is_null() | column.str.strip_chars().str.to_lowercase().is_in(list(MISSING_LABELS)).fill_null(
+            True
+        )
+    return column.is_null() | column.is_nan() if kind.is_float() else column.is_null()
+
+
+def as_names(rows: pl.LazyFrame, role: str, kind: Any) -> pl.Expr:
+    """The column as texts or whole numbers, as the readers of annotations in memory have it."""
+    column = pl.col(role)
+    if kind == pl.String:
+        whole = bool(rows.select(column.str.contains(WHOLE_NUMBER).all()).collect().item())
+        return column.cast(pl.Int64) if whole else column
+    if kind.is_float() and not rows.select((column == column.floor()).all()).collect().item():
+        raise InvalidAnnotationsError(f"The {role}s are fractions. Name them by texts or whole numbers.")
+    if kind.is_numeric():
+        return column.cast(pl.Int64)
+    return column.cast(pl.String)
+
+
+def distinct(rows: pl.LazyFrame, role: str) -> pl.Series:
+    """The names of a role, sorted."""
+    return rows.select(role).unique().collect(engine="streaming")[role].sort()
+
+
+def fill_buckets(
+    rows: pl.LazyFrame, n_rows: int, annotators: pl.Series, classes: pl.Series, space: Path
+) -> list[list[Path]]:
+    """Distribute rows, with codes in place of names, to the files of buckets, which are in the order of items."""
+    n_buckets = min(MOST_BUCKETS, -(-n_rows // ROWS_IN_BUCKET))
+    bounds = bucket_bounds(rows, n_rows, n_buckets)
+    codes = [
+        pl.DataFrame({role: names, f"{role}_code": np.arange(len(names), dtype=np.int32)})
+        for role, names in (("annotator", annotators), ("label", classes))
+    ]
+    buckets: list[list[Path]] = [[] for _ in range(len(bounds) + 1)]
+    with progress("distributing rows", total=-(-n_rows // ROWS_AT_ONCE)) as bar:
+        for number, first in enumerate(range(0, n_rows, ROWS_AT_ONCE)):
+            batch = rows.slice(first, ROWS_AT_ONCE).collect()
+            for table in codes:
+                batch = batch.join(table, on=table.columns[0], how="left", maintain_order="left")
+            batch = batch.drop("annotator", "label").rename({"annotator_code": "annotator", "label_code": "label"})
+            place = bounds.search_sorted(batch["item"], side="right") if len(bounds) else pl.Series([0] * len(batch))
+            for (bucket,), part in batch.with_columns(bucket=place).partition_by("bucket", as_dict=True).items():
+                path = space / f"bucket-{bucket:04}-{number:05}.parquet"
+                part.drop("bucket").write_parquet(path, compression="lz4", statistics=False)
+                buckets[int(bucket)].append(path)
+            bar.advance()
+    return buckets
+
+
+def bucket_bounds(rows: pl.LazyFrame, n_rows: int, n_buckets: int) -> pl.Series:
+    """Items at which buckets begin, the first bucket aside, from a sample of the items."""
+    one_in = max(1, n_rows // SAMPLED_ITEMS)
+    chosen = rows.select("item").filter(pl.col("item").hash(0) % one_in == 0)
+    items = chosen.unique().collect(engine="streaming")["item"].sort()
+    at = np.linspace(0, len(items), n_buckets + 1)[1:-1].astype(np.int64)
+    return items.gather(at[at < len(items)]).unique().sort()
+
+
+def write_buckets(buckets: list[list[Path]], writer: StoreWriter, *, size: int) -> None:
+    """Sort each bucket and write its shards."""
+    with progress("sorting and writing shards", total=len(buckets)) as bar:
+        for paths in buckets:
+            if paths:
+                table = pl.concat([pl.read_parquet(path) for path in paths])
+                for path in paths:
+                    path.unlink()
+                items, annotations = sorted_annotations(table, writer)
+                for first, last in cuts(annotations.item_start, size):
+                    writer.write(items[first:last], annotations[np.arange(first, last)])
+            bar.advance()
+
+
+def sorted_annotations(table: pl.DataFrame, writer: StoreWriter) -> tuple[Any, Annotations]:
+    """Names of items, and rows as annotations in the order of the container."""
+    order = [name for name in ("item", "annotator", "label", "weight") if name in table.columns]
+    table = table.sort(order)
+    begins = table["item"].ne_missing(table["item"].shift()).to_numpy()
+    items = names_of(table["item"].filter(pl.Series(begins)))
+    start = np.append(np.flatnonzero(begins), len(table))
+    annotator, label = (table[name].to_numpy() for name in ("annotator", "label"))
+    weight = table["weight"].to_numpy() if writer.weighted else None
+    names = name_array(np.arange(len(items)))
+    return items, Annotations(start, annotator, label, names, writer.annotators, writer.classes, weight=weight)

@@ -1,0 +1,301 @@
+"""A store: annotations as Parquet shards on disk, sorted by item, larger than memory if need be.
+
+    store/manifest.json            sizes, classes, and size and digest of every file; written last, so that a store
+                                   without it is not finished
+    store/annotators.parquet       name, number of annotations and sum of weights of each annotator
+    store/cells.parquet            the same for each (annotator, given label) pair that occurs
+    store/annotations-00000.parquet   item (position in the shard), annotator, label, and weight if there are any
+    store/items-00000.parquet      names of the shard's items
+
+Items are in the order that `Annotations` has them, and shard follows shard, so that sums over items are added in the
+same order whether the annotations are in memory or in a store.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import INT32_MAX, NameArray, name_array, names_from_json
+from crowdprism.errors import ResultFormatError, some
+from crowdprism.files import open_regular
+from crowdprism.results.manifest import FileEntry, digest_of
+
+SCHEMA = 1
+MANIFEST = "manifest.json"
+ANNOTATORS, CELLS = "annotators.parquet", "cells.parquet"
+MAX_MANIFEST = 2**24  # bytes
+AGAIN = "Write the store again with `crowdprism shard`."
+SAMPLE_ITEMS = 20_000  # items that a result of a store holds for its report
+
+
+@dataclass(frozen=True)
+class Shard:
+    """Number of a shard, its first item and first annotation among all, and how many it has of each."""
+
+    number: int
+    first_item: int
+    first_annotation: int
+    n_items: int
+    n_annotations: int
+
+    @property
+    def annotations_file(self) -> str:
+        """File with the annotations."""
+        return f"annotations-{self.number:05}.parquet"
+
+    @property
+    def items_file(self) -> str:
+        """File with the names of items."""
+        return f"items-{self.number:05}.parquet"
+
+
+class Shards:
+    """A store of annotations that is open for reading.
+
+    Attributes
+    ----------
+    folder
+        Where it is.
+    n_items, n_annotators, n_classes, n_annotations
+        Sizes.
+    annotators, classes
+        Names.
+    weighted
+        Whether annotations have weights.
+    shards
+        The parts, in the order of items.
+    """
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder).absolute()
+        record = read_record(self.folder)
+        self.identity: str = record["identity"]
+        self.files = {name: FileEntry(*entry) for name, entry in record["files"].items()}
+        self.classes: NameArray = names_from_json(record["classes"])
+        self.weighted: bool = record["weighted"]
+        self.shards = shards_of(record["shards"])
+        self.n_annotators: int = record["n_annotators"]
+        self.n_items = sum(shard.n_items for shard in self.shards)
+        self.n_annotations = sum(shard.n_annotations for shard in self.shards)
+        self._checked: set[str] = set()
+        require_files(self.folder, self.files)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.classes)
+
+    @cached_property
+    def annotators(self) -> NameArray:
+        """Names of the annotators."""
+        return names_of(self._annotators["annotator"])
+
+    @property
+    def labels_per_annotator(self) -> NDArray[np.int64]:
+        """(n_annotators,) how many annotations each gave."""
+        return self._annotators["annotations"].to_numpy()
+
+    @property
+    def weight_per_annotator(self) -> NDArray[np.float64]:
+        """(n_annotators,) sum of the weights of their annotations."""
+        return self._annotators["weight"].to_numpy()
+
+    @cached_property
+    def _annotators(self) -> pl.DataFrame:
+        return self.read_file(ANNOTATORS)
+
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """The (annotator, label) pairs that occur, in order, with number of annotations and sum of weights."""
+        return self.read_file(CELLS)
+
+    def read_file(self, name: str, columns: list[str] | None = None) -> pl.DataFrame:
+        """Read a file of the store; its digest is checked the first time."""
+        with open_part(self.folder / name) as file:
+            if name not in self._checked:
+                if digest_of(file) != self.files[name]:
+                    raise damaged(self.folder / name, "was changed after the store was written")
+                self._checked.add(name)
+            file.seek(0)
+            return pl.read_parquet(BytesIO(file.read()), columns=columns).rechunk()
+
+    def item_at(self, annotation: float) -> int:
+        """The first item whose annotations begin at this position among all annotations, or after it."""
+        for shard in self.shards:
+            if annotation <= shard.first_annotation:
+                return shard.first_item
+            if annotation < shard.first_annotation + shard.n_annotations:
+                start = self.read(shard).item_start.astype(np.int64) + shard.first_annotation
+                return shard.first_item + int(np.searchsorted(start, annotation))
+        return self.n_items
+
+    def within(self, first: int, last: int) -> Iterator[tuple[Shard, int, int]]:
+        """The shards that hold items from `first` to before `last`, and which of their items these are."""
+        for shard in self.shards:
+            begin, end = max(first - shard.first_item, 0), min(last - shard.first_item, shard.n_items)
+            if begin < end:
+                yield shard, begin, end
+
+    def read(self, shard: Shard, *, names: bool = False) -> Annotations:
+        """The annotations of a shard, all annotators and classes of the store named; items by number or by name."""
+        fresh = shard.annotations_file not in self._checked
+        table = self.read_file(shard.annotations_file)
+        item, annotator, label = (table[column].to_numpy() for column in ("item", "annotator", "label"))
+        weight = table["weight"].to_numpy() if self.weighted else None
+        if fresh:
+            self._require_codes(shard, item, annotator, label)
+        start = np.zeros(shard.n_items + 1, dtype=np.int64)
+        np.cumsum(np.bincount(item, minlength=shard.n_items), out=start[1:])
+        items = self.item_names(shard) if names else np.arange(shard.first_item, shard.first_item + shard.n_items)
+        return Annotations(start, annotator, label, items, self.annotators, self.classes, weight=weight)
+
+    def _require_codes(self, shard: Shard, item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any]) -> None:
+        """Compiled code indexes tables by these numbers, so they are checked even where the digest is right."""
+        limits = ((item, shard.n_items), (annotator, self.n_annotators), (label, self.n_classes))
+        fits = all(not len(codes) or (codes.min() >= 0 and codes.max() < limit) for codes, limit in limits)
+        if len(item) != shard.n_annotations or not fits or (np.diff(item) < 0).any():
+            raise damaged(self.folder / shard.annotations_file, "has other rows than the manifest says")
+
+    def item_names(self, shard: Shard) -> NameArray:
+        """Names of the items of a shard."""
+        return names_of(self.read_file(shard.items_file)["item"])
+
+    def to_annotations(self) -> Annotations:
+        """All annotations in memory."""
+        return self._joined([(shard, slice(None)) for shard in self.shards])
+
+    @cached_property
+    def sample(self) -> Annotations:
+        """Every n-th item with its annotations, so many that a report can be made of them."""
+        step = max(1, -(-self.n_items // SAMPLE_ITEMS))
+        return self._joined([(shard, slice(-shard.first_item % step, None, step)) for shard in self.shards])
+
+    def _joined(self, wanted: list[tuple[Shard, slice]]) -> Annotations:
+        parts = []
+        for shard, items in wanted:
+            if items.start is None or items.start < shard.n_items:
+                whole = self.read(shard, names=True)
+                parts.append(whole if items == slice(None) else whole[np.arange(shard.n_items)[items]])
+        starts = np.cumsum([0, *(part.n_annotations for part in parts)])
+        item_start = [part.item_start[1:] + at for part, at in zip(parts, starts[:-1], strict=True)]
+        return Annotations(
+            np.concatenate([[0], *item_start]).astype(np.int32 if starts[-1] <= INT32_MAX else np.int64),
+            np.concatenate([part.annotator for part in parts]),
+            np.concatenate([part.label for part in parts]).astype(np.int16 if self.n_classes < 2**15 else np.int32),
+            name_array(np.concatenate([part.items for part in parts])),
+            self.annotators,
+            self.classes,
+            weight=np.concatenate([part.weight for part in parts]) if self.weighted else None,
+        )
+
+    def __reduce__(self) -> Any:
+        """Another process opens the store itself, once."""
+        return open_once, (str(self.folder), self.identity)
+
+    def __repr__(self) -> str:
+        return (
+            f"Shards({self.n_annotations} annotations of {self.n_items} items by {self.n_annotators} annotators, "
+            f"{self.n_classes} classes, in {len(self.shards)} shards: {self.folder})"
+        )
+
+
+@lru_cache(maxsize=4)
+def open_once(folder: str, identity: str) -> Shards:
+    """The store of a folder, which must be the one that the driver has opened."""
+    store = Shards(folder)
+    if store.identity != identity:
+        raise damaged(store.folder, "was replaced by another store")
+    return store
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a folder is a store, finished or not."""
+    if not path.is_dir():
+        return False
+    try:
+        return b'"crowdprism_shards"' in (path / MANIFEST).read_bytes()[:64]
+    except OSError:
+        return any(path.glob("annotations-*.parquet"))
+
+
+def read_record(folder: Path) -> dict[str, Any]:
+    """The manifest of a store, its fields checked."""
+    path = folder / MANIFEST
+    try:
+        with open_regular(path) as file:
+            text = file.read(MAX_MANIFEST + 1)
+    except OSError as error:
+        raise ResultFormatError(
+            f"{folder} is not a finished store: {MANIFEST} cannot be read ({error.strerror or error}). {AGAIN}"
+        ) from error
+    try:
+        record: dict[str, Any] = json.loads(text)
+        if record["crowdprism_shards"] != SCHEMA:
+            raise ResultFormatError(
+                f"{folder} is a store of format {record['crowdprism_shards']!r}, and this crowdprism reads {SCHEMA}. "
+                f"{AGAIN}"
+            )
+        kinds = {"identity": str, "files": dict, "classes": dict, "weighted": bool, "shards": list, "n_annotators": int}
+        wrong = [name for name, kind in kinds.items() if not isinstance(record[name], kind)]
+        if wrong or not all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for name in record["files"]):
+            raise ValueError(f"fields {some(wrong)}")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, ResultFormatError):
+            raise
+        raise ResultFormatError(f"{path} is damaged: {type(error).__name__} {error}. {AGAIN}") from error
+    return record
+
+
+def shards_of(sizes: list[list[int]]) -> list[Shard]:
+    """Shards from the numbers of items and annotations of each."""
+    found, item, annotation = [], 0, 0
+    for number, (n_items, n_annotations) in enumerate(sizes):
+        found.append(Shard(number, item, annotation, n_items, n_annotations))
+        item, annotation = item + n_items, annotation + n_annotations
+    return found
+
+
+def require_files(folder: Path, files: dict[str, FileEntry]) -> None:
+    """Raise if a file is missing or has another size than the manifest says."""
+    for name, entry in files.items():
+        try:
+            size = (folder / name).stat().st_size
+        except OSError as error:
+            raise damaged(folder / name, f"cannot be read ({error.strerror or error})") from error
+        if size != entry.size:
+            raise damaged(folder / name, f"has {size} bytes where the manifest says {entry.size}")
+
+
+def open_part(path: Path) -> Any:
+    """Open a file of a store."""
+    try:
+        return open_regular(path)
+    except OSError as error:
+        raise damaged(path, f"cannot be read ({error.strerror or error})") from error
+
+
+def damaged(path: Path, what: str) -> ResultFormatError:
+    """The error of a store that cannot be used."""
+    return ResultFormatError(f"{path} {what}. {AGAIN}")
+
+
+def names_of(column: pl.Series) -> NameArray:
+    """A column of names as an array."""
+    if column.dtype != pl.String:
+        return name_array(column.to_numpy())
+    names = np.empty(len(column), dtype=object)
+    names[:] = column.to_list()
+    names.flags.writeable = False
+    return names

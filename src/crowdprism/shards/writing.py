@@ -1,0 +1,187 @@
+"""Write a store: cut sorted annotations into shards, and finish with the manifest."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import NameArray, names_to_json
+from crowdprism.errors import InvalidParameterError
+from crowdprism.files import new_token
+from crowdprism.results.manifest import FileEntry, entry_of
+from crowdprism.shards.store import ANNOTATORS, CELLS, MANIFEST, SCHEMA, Shard, Shards, is_store
+
+MOST_SHARDS = 1024
+LEAST_IN_SHARD = 2**17  # annotations
+MAX_KEYS = 2**27  # possible (annotator, label) pairs that are counted in one array
+
+
+def write_annotations(annotations: Annotations, folder: str | os.PathLike[str], *, force: bool = False) -> Shards:
+    """Write annotations as a store.
+
+    Gold, durations and timestamps are not kept.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as there:
+    ...     write_annotations(Annotations.from_dense([[0, 1], [1, 1]]), f"{there}/store").n_annotations
+    4
+    """
+    names = (annotations.annotators, annotations.classes)
+    with new_store(folder, *names, weighted=annotations.weight is not None, force=force) as writer:
+        for first, last in cuts(annotations.item_start, shard_size(annotations.n_annotations)):
+            writer.write(annotations.items[first:last], annotations[np.arange(first, last)])
+    return Shards(folder)
+
+
+def shard_size(n_annotations: int) -> int:
+    """Annotations of a shard."""
+    return max(LEAST_IN_SHARD, -(-n_annotations // MOST_SHARDS))
+
+
+def cuts(item_start: NDArray[Any], size: int) -> list[tuple[int, int]]:
+    """First and last item of parts with about so many annotations each."""
+    n_parts = max(1, round(int(item_start[-1]) / size))
+    at = np.searchsorted(item_start, np.linspace(0, int(item_start[-1]), n_parts + 1))
+    at[0], at[-1] = 0, len(item_start) - 1
+    return [(first, last) for first, last in zip(at[:-1].tolist(), at[1:].tolist(), strict=True) if first < last]
+
+
+@contextmanager
+def new_store(
+    folder: str | os.PathLike[str], annotators: NameArray, classes: NameArray, *, weighted: bool, force: bool = False
+) -> Iterator[StoreWriter]:
+    """Yield a writer of shards; the store appears at `folder` when the block has succeeded."""
+    target = Path(folder)
+    if target.exists() and any(target.iterdir() if target.is_dir() else [target]) and not (force and is_store(target)):
+        remedy = "Choose another folder, or replace it with {force:True}." if is_store(target) else "Choose another."
+        raise InvalidParameterError(f"{target} exists and is not empty.", parameter="output", remedy=remedy)
+    fresh = target.parent / f".{target.name}.{new_token()}"
+    fresh.mkdir(parents=True)
+    try:
+        writer = StoreWriter(fresh, annotators, classes, weighted=weighted)
+        yield writer
+        writer.finish()
+        if target.exists():
+            shutil.rmtree(target)
+        os.replace(fresh, target)
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
+
+
+class StoreWriter:
+    """Writes shard after shard, in the order of items, and then what belongs to all of them."""
+
+    def __init__(self, folder: Path, annotators: NameArray, classes: NameArray, *, weighted: bool) -> None:
+        self.folder = folder
+        self.annotators, self.classes, self.weighted = annotators, classes, weighted
+        self.sizes: list[list[int]] = []
+        self.files: dict[str, FileEntry] = {}
+
+    def write(self, items: Any, part: Annotations) -> None:
+        """Write the next shard: names of its items, and their annotations."""
+        shard = Shard(len(self.sizes), 0, 0, part.n_items, part.n_annotations)
+        columns: dict[str, Any] = {
+            "item": part.item,
+            "annotator": part.annotator.astype(np.int32, copy=False),
+            "label": part.label.astype(smallest_integer(len(self.classes)), copy=False),
+        }
+        if self.weighted:
+            columns["weight"] = part.weight
+        self._write(shard.annotations_file, pl.DataFrame(columns))
+        self._write(shard.items_file, pl.DataFrame({"item": column_of_names(items)}))
+        self.sizes.append([part.n_items, part.n_annotations])
+
+    def _write(self, name: str, table: pl.DataFrame) -> None:
+        table.write_parquet(self.folder / name, compression="lz4", statistics=False)
+        entry = entry_of(self.folder / name)
+        assert entry is not None
+        self.files[name] = entry
+
+    def finish(self) -> None:
+        """Write annotators, cells and the manifest."""
+        people = pl.DataFrame({"annotator": column_of_names(self.annotators)})
+        self._write(ANNOTATORS, people)  # `read` needs the file to be there; it is complete below
+        self._write_manifest()
+        store = Shards(self.folder)
+        cells = count_cells(store)
+        self._write(CELLS, cells)
+        counts, weight = np.zeros(len(people), dtype=np.int64), np.zeros(len(people))
+        for shard in store.shards:
+            part = store.read(shard)
+            counts += np.bincount(part.annotator, minlength=len(people))
+            np.add.at(weight, part.annotator, 1.0 if part.weight is None else part.weight)
+        self._write(ANNOTATORS, people.with_columns(annotations=counts, weight=weight))
+        self._write_manifest()
+
+    def _write_manifest(self) -> None:
+        from crowdprism import __version__
+
+        record = {
+            "crowdprism_shards": SCHEMA,
+            "version": __version__,
+            "identity": new_token(),
+            "weighted": self.weighted,
+            "n_annotators": len(self.annotators),
+            "classes": names_to_json(self.classes),
+            "shards": self.sizes,
+            "files": {name: [entry.size, entry.sha256] for name, entry in self.files.items()},
+        }
+        (self.folder / MANIFEST).write_text(json.dumps(record), encoding="utf-8")
+
+
+def count_cells(store: Shards) -> pl.DataFrame:
+    """The (annotator, label) pairs that occur, with number of annotations and sum of weights."""
+    n_classes, n_keys = store.n_classes, store.n_annotators * store.n_classes
+    seen = np.zeros(n_keys, dtype=bool) if n_keys <= MAX_KEYS else None
+    sparse: NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    for key, _ in keys_of(store):
+        if seen is None:
+            sparse = np.union1d(sparse, key)
+        else:
+            seen[key] = True
+    occurring = sparse if seen is None else np.flatnonzero(seen)
+    counts, weight = np.zeros(len(occurring), dtype=np.int64), np.zeros(len(occurring))
+    for key, weights in keys_of(store):
+        place = np.searchsorted(occurring, key)
+        np.add.at(counts, place, 1)
+        np.add.at(weight, place, 1.0 if weights is None else weights)
+    columns = {"annotator": occurring // n_classes, "label": occurring % n_classes}
+    return pl.DataFrame({**columns, "annotations": counts, "weight": weight})
+
+
+def keys_of(store: Shards) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32] | None]]:
+    """Number of the (annotator, label) pair of each annotation, and its weight, shard by shard."""
+    for shard in store.shards:
+        part = store.read(shard)
+        yield part.annotator.astype(np.int64) * store.n_classes + part.label, part.weight
+
+
+def smallest_integer(n_values: int) -> Any:
+    """The smallest type for codes below a number."""
+    return np.int8 if n_values <= 2**7 else np.int16 if n_values <= 2**15 else np.int32
+
+
+def column_of_names(names: NameArray) -> pl.Series:
+    """Names as a column; texts and whole numbers only, because columns have one type."""
+    if names.dtype == np.int64:
+        return pl.Series(names)
+    listed = names.tolist()
+    if set(map(type, listed)) <= {str}:
+        return pl.Series(listed, dtype=pl.String)
+    strange = next(name for name in listed if not isinstance(name, str))
+    raise InvalidParameterError(
+        f"A store names items and annotators by texts or by whole numbers, not both, and not by {strange!r} of type "
+        f"{type(strange).__name__}. Rename them first."
+    )

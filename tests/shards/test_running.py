@@ -1,0 +1,138 @@
+"""Fits to a store against fits to the same annotations in memory."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from crowdprism.aggregators import AGGREGATORS, make_aggregator
+from crowdprism.annotations import Annotations
+from crowdprism.errors import CheckpointMismatchError, UnsuitableDataError
+from crowdprism.results import FitResult
+from crowdprism.shards import Shards, aggregate_shards, running
+
+METHODS: dict[str, dict[str, Any]] = {
+    "majority-vote": {},
+    "weighted-vote": {"iterations": 3},
+    "dawid-skene": {},
+    "dawid-skene crowd": {"prior": "crowd", "max_iter": 4, "tolerance": 0},
+    "dawid-skene hybrid": {"e_step": "hybrid", "prior": "crowd"},
+    "fast-dawid-skene": {},
+    "one-coin": {},
+    "zencrowd": {},
+    "glad": {"max_iter": 3, "tolerance": 0},
+    "mace": {"n_restarts": 2, "max_iter": 6, "tolerance": 0},
+    "ibcc": {"max_iter": 6, "tolerance": 0},
+    "ebcc": {"n_subtypes": 2, "n_restarts": 2, "max_iter": 4, "tolerance": 0},
+}
+LEARNED = ("confusions", "skills", "class_prior", "confusion_posterior", "labels_per_annotator", "class_probabilities")
+ROUNDED = {"majority-vote", "weighted-vote"}  # their sums in memory are not taken by groups
+
+
+def require_same(found: FitResult, expected: FitResult, *, exactly: bool = True) -> None:
+    for name in LEARNED:
+        one, other = getattr(found, name), getattr(expected, name)
+        assert (one is None) == (other is None), name
+        if one is not None:
+            np.testing.assert_allclose(one, other, rtol=0 if exactly else 1e-12, atol=0, err_msg=name)
+    assert found.history == expected.history
+
+
+@pytest.mark.parametrize(
+    ("name", "threads"),
+    [*((name, 2) for name in METHODS), ("dawid-skene", 4), ("one-coin", 1), ("glad", 1), ("mace", 4)],
+)
+def test_a_store_gives_the_bits_of_memory(
+    name: str, threads: int, store: Shards, crowd: Annotations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CROWDPRISM_THREADS", str(threads))
+    method = make_aggregator(name.split()[0], **METHODS[name])
+    expected = method.fit(crowd).result_
+    found = aggregate_shards(method, store, tmp_path / "run")
+    require_same(found, expected, exactly=name not in ROUNDED)
+    labels = pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet")
+    assert labels["item"].to_list() == crowd.items.tolist()
+    assert labels["label"].to_list() == expected.labels().tolist()
+    assert labels["probability"].to_list() == expected.class_probabilities.max(axis=1).tolist()
+    assert labels["annotations"].to_list() == crowd.labels_per_item.tolist()
+    assert not (tmp_path / "run.unfinished").exists()
+    require_same(FitResult.load(tmp_path / "run"), found)
+
+
+def test_a_result_of_a_store_says_that_it_holds_a_sample(
+    store: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crowdprism.shards.store.SAMPLE_ITEMS", 900)
+    result = aggregate_shards("one-coin", store.folder, tmp_path / "run")
+    assert result.n_items == 900
+    assert "holds 900" in result.warnings[-1]
+    assert pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet").height == store.n_items
+
+
+@pytest.mark.parametrize("name", sorted(set(AGGREGATORS) - {one.split()[0] for one in METHODS}))
+def test_other_methods_say_why_not_and_name_one_that_does(name: str, store: Shards, tmp_path: Path) -> None:
+    with pytest.raises(UnsuitableDataError, match=f"{name} cannot work on a store: .*dawid-skene"):
+        aggregate_shards(name, store, tmp_path / "run")
+
+
+def test_a_run_of_another_method_is_not_resumed(store: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    interrupt(monkeypatch, after=2)
+    with pytest.raises(KeyboardInterrupt):
+        aggregate_shards("one-coin", store, tmp_path / "run")
+    with pytest.raises(CheckpointMismatchError, match="method, parameters differ"):
+        aggregate_shards("mace", store, tmp_path / "run", resume=True)
+
+
+@pytest.mark.parametrize("name", ["dawid-skene", "mace", "glad"])
+def test_an_interrupted_run_goes_on_to_the_same_bits(
+    name: str, store: Shards, crowd: Annotations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    method = make_aggregator(name, **METHODS[name])
+    expected = method.fit(crowd).result_
+    interrupt(monkeypatch, after=3)
+    with pytest.raises(KeyboardInterrupt):
+        aggregate_shards(method, store, tmp_path / "run")
+    monkeypatch.undo()
+    steps: list[int] = []
+    keep = running.DiskJournal.keep
+    monkeypatch.setattr(running.DiskJournal, "keep", lambda self, *state: (steps.append(1), keep(self, *state))[1])
+    require_same(aggregate_shards(method, store, tmp_path / "run", resume=True), expected)
+    assert len(steps) < len(expected.history["objective"]) * METHODS[name].get("n_restarts", 1)
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
+    """Ctrl-C after so many iterations were kept."""
+    kept: list[int] = []
+    keep = running.DiskJournal.keep
+
+    def keep_some(self: Any, *state: Any) -> None:
+        keep(self, *state)
+        kept.append(1)
+        if len(kept) == after:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(running.DiskJournal, "keep", keep_some)
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
+def test_a_killed_command_goes_on_to_the_same_bytes(store: Shards, crowd: Annotations, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "crowdprism", "aggregate", str(store.folder), "-o", str(tmp_path / "run")]
+    command += ["--no-report", "-m", "dawid-skene"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as process:
+        journal = tmp_path / "run.unfinished" / "journal"
+        limit = time.monotonic() + 60
+        while not list(journal.glob("climb-*")) and time.monotonic() < limit and process.poll() is None:
+            time.sleep(0.005)
+        os.kill(process.pid, signal.SIGKILL)
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    require_same(FitResult.load(tmp_path / "run"), make_aggregator("dawid-skene").fit(crowd).result_)
