@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -37,3 +38,17 @@ def test_repeated_labels_are_no_more_than_all_pairs(run, tmp_path: Path) -> None
     assert "100.00% of all item-annotator pairs" in told
     assert "by 1 annotator\n" in told
     assert "1 annotators" not in told
+
+
+def test_labels_of_a_run_become_tasks_with_predictions(run, crowd_folder: Path) -> None:
+    assert run("aggregate", "labels.csv", "-o", "run", "--no-report").code == 0
+    done = run("convert", "run", "tasks.json", "--to", "label-studio", "--content", "features.csv")
+    assert done.code == 0, done.err
+    assert "labelling interface: <View>" in done.err
+    tasks = json.loads(Path("tasks.json").read_text(encoding="utf-8"))
+    with Path("run/labels.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    predicted = [task["predictions"][0] for task in tasks]
+    assert [one["result"][0]["value"]["choices"] for one in predicted] == [[row["label"]] for row in rows]
+    assert [one["score"] for one in predicted] == [float(row["confidence"]) for row in rows]
+    assert {"item", "x", "y"} == set(tasks[0]["data"])

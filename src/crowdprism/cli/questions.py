@@ -67,6 +67,9 @@ def save_page(path: Path, questions: Questions, *, remote_images: bool) -> None:
     from crowdprism.report.answer_page import write_answer_page
 
     require_writable(path)
+    if not questions.items:
+        remark(f"nothing to ask, so {path} was not written")
+        return
     write_answer_page(path, questions, remote_images=remote_images)
     remark(f"wrote {len(questions.items)} items to {path}; open it in a browser, answer, and save answers.csv")
     if questions.command:

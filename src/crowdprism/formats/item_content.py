@@ -71,8 +71,18 @@ def read_content(path: Path, items: NameArray) -> ItemContent:
         document = open_documents(path, ReadingOptions())[0]
         records = [flat(record) for record in document.records]
     columns = list(dict.fromkeys(name for record in records[:100] for name in record))
-    ids = column_for(columns, SYNONYMS["item"]) or columns[0]
+    ids = id_column(records, columns, items)
     return content_of_records(records, ids, [name for name in columns if name != ids], items, path.parent)
+
+
+def id_column(records: Sequence[Mapping[str, Any]], columns: Sequence[str], items: NameArray) -> str:
+    """The column that names most of the items; if none names any, the one that is called so."""
+    known, spelling = set(items.tolist()), Spelling(items)
+    named = {
+        column: sum(isinstance(cell, (str, int, float)) and spelling(cell) in known for cell in cells)
+        for column, cells in ((column, [record.get(column) for record in records]) for column in columns)
+    }
+    return max(named, key=named.__getitem__) if any(named.values()) else column_for([*columns], SYNONYMS["item"]) or ""
 
 
 def content_of_files(

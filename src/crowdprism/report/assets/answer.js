@@ -33,7 +33,7 @@
     return fresh[0] || open[0] || null;
   }
   function timeLeft() {
-    const spent = answers.map((entry) => entry[2]).filter((seconds) => seconds > 0).sort((a, b) => a - b);
+    const spent = answers.map((entry) => entry[2]).sort((a, b) => a - b);
     if (spent.length < 3) return "";
     const minutes = (spent[Math.floor(spent.length / 2)] * (data.questions.length - answers.length)) / 60;
     return minutes < 1 ? " · less than a minute left" : ` · about ${Math.round(minutes)} min left`;
