@@ -13,13 +13,10 @@ item that always wins has a finite score.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
-from scipy.sparse import coo_array, csr_array
 
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
 from crowdprism.annotations.pairs import sums_by
@@ -30,6 +27,7 @@ N_OUTCOMES = 3
 MAX_ITEMS = 5000  # the covariance of their scores takes 200 MB
 MAX_KEYS_COUNTED = 2**26
 NEWTON_STEPS = 50
+MAX_LOG_ODDS = 300.0
 SETTLED = 1e-9  # Newton's gain of the objective, relative
 TINY_PRECISION = 1e-4  # holds the share of ties where the data hardly tell it
 POSITION_SPREAD = 0.5  # of the log odds of the left place: where an item always stands left, the item explains its wins
@@ -53,19 +51,6 @@ class Pairs:
     n_items: int
     n_judges: int
     has_ties: bool
-
-    @cached_property
-    def design(self) -> Any:
-        """(n_pairs, n_items + 1) sparse: +1 for the left item, -1 for the right one, +1 for the left place."""
-        n = len(self.left)
-        columns = np.stack([self.left, self.right, np.full(n, self.n_items)], axis=1)
-        signs = np.tile([1.0, -1.0, 1.0], n)
-        return csr_array((signs, columns.reshape(-1), np.arange(0, 3 * n + 1, 3)), shape=(n, self.n_items + 1))
-
-    @cached_property
-    def design_t(self) -> Any:
-        """The transpose of `design`."""
-        return self.design.T.tocsr()
 
     def by_outcome(self, weight: FloatArray) -> FloatArray:
         """Sum row weights: (n_pairs, outcome)."""
@@ -148,35 +133,44 @@ class RankingModel:
 def outcome_probabilities(theta: FloatArray, pairs: Pairs) -> FloatArray:
     """(n_pairs, outcome) for a careful judge."""
     half = (theta[pairs.left] - theta[pairs.right] + theta[-2]) / 2
-    tie = np.full_like(half, theta[-1] if pairs.has_ties else -np.inf)
-    logits = np.stack([half, -half, tie], axis=1)
-    logits -= logits.max(axis=1, keepdims=True)
-    np.exp(logits, out=logits)
-    logits /= logits.sum(axis=1, keepdims=True)
-    return logits
+    left = np.exp(np.clip(half, -MAX_LOG_ODDS, MAX_LOG_ODDS))
+    tie = float(np.exp(theta[-1])) if pairs.has_ties else 0.0
+    right = 1 / left
+    total = left + right + tie
+    return np.stack([left / total, right / total, tie / total], axis=1)
+
+
+def net(pairs: Pairs, values: FloatArray) -> FloatArray:
+    """(n_items + 1,) sum of values by pair: + for the left item, - for the right one; last, + for the left place."""
+    by_item = sums_by(pairs.left, values, pairs.n_items) - sums_by(pairs.right, values, pairs.n_items)
+    return np.append(by_item, values.sum())
 
 
 def quadratic(pairs: Pairs, by_d: FloatArray, cross: FloatArray, by_tie: float) -> FloatArray:
     """(n_items + 2, n_items + 2) sum over pairs of second derivatives by d, by d and tie, and by tie."""
-    mixed = (pairs.design_t @ cross)[:, None]
-    square = (pairs.design_t @ (pairs.design * by_d[:, None])).toarray()
-    return np.block([[square, mixed], [mixed.T, np.array([[by_tie]])]])
+    size = pairs.n_items
+    table = np.zeros((size + 2, size + 2))
+    between = sums_by(pairs.left * size + pairs.right, by_d, size * size).reshape(size, size)
+    between = between + between.T
+    table[:size, :size] = np.diag(between.sum(axis=1)) - between
+    table[: size + 1, size] = table[size, : size + 1] = net(pairs, by_d)
+    table[: size + 1, size + 1] = table[size + 1, : size + 1] = net(pairs, cross)
+    table[size + 1, size + 1] = by_tie
+    return table
 
 
-def information(theta: FloatArray, pairs: Pairs, weight: FloatArray) -> FloatArray:
-    """Expected information of careful answers about theta; weight (n_pairs,) is their number."""
-    p = outcome_probabilities(theta, pairs)
-    net = p[:, LEFT] - p[:, RIGHT]
-    by_d = weight * (p[:, LEFT] + p[:, RIGHT] - net**2) / 4
-    return quadratic(pairs, by_d, -weight * net * p[:, TIE] / 2, float((weight * p[:, TIE] * (1 - p[:, TIE])).sum()))
+def information(p: FloatArray, pairs: Pairs, weight: FloatArray) -> FloatArray:
+    """Expected information of careful answers about theta; weight (n_pairs,) is their number, p their probabilities."""
+    ahead = p[:, LEFT] - p[:, RIGHT]
+    by_d = weight * (p[:, LEFT] + p[:, RIGHT] - ahead**2) / 4
+    return quadratic(pairs, by_d, -weight * ahead * p[:, TIE] / 2, float((weight * p[:, TIE] * (1 - p[:, TIE])).sum()))
 
 
-def gradient(theta: FloatArray, pairs: Pairs, counts: FloatArray) -> FloatArray:
-    """Of the log likelihood of careful answers, counted by pair and outcome."""
-    total = counts.sum(axis=1)
-    p = outcome_probabilities(theta, pairs)
+def gradient(p: FloatArray, pairs: Pairs, counts: FloatArray) -> FloatArray:
+    """Of the log likelihood of careful answers with probabilities p, counted by pair and outcome."""
+    total = counts @ np.ones(N_OUTCOMES)
     by_d = ((counts[:, LEFT] - counts[:, RIGHT]) - total * (p[:, LEFT] - p[:, RIGHT])) / 2
-    return np.append(pairs.design_t @ by_d, (counts[:, TIE] - total * p[:, TIE]).sum())
+    return np.append(net(pairs, by_d), (counts[:, TIE] - total * p[:, TIE]).sum())
 
 
 def free_places(model: RankingModel, pairs: Pairs) -> NDArray[np.int64]:
@@ -197,22 +191,22 @@ def regular(table: FloatArray, model: RankingModel, pairs: Pairs) -> FloatArray:
 def newton(model: RankingModel, pairs: Pairs, counts: FloatArray) -> FloatArray:
     """Theta at the maximum of the log posterior of careful answers, which is concave."""
     theta, precision, free = model.theta.copy(), model.precision, free_places(model, pairs)
-    total = counts.sum(axis=1)
+    total, seen = counts @ np.ones(N_OUTCOMES), counts > 0
+    weight = counts[seen]
 
-    def objective(at: FloatArray) -> float:
+    def look(at: FloatArray) -> tuple[FloatArray, float]:
         p = outcome_probabilities(at, pairs)
-        seen = counts > 0
-        return float((counts[seen] * np.log(p[seen])).sum() - (precision * at**2).sum() / 2)
+        return p, float(weight @ np.log(p[seen]) - (precision * at**2).sum() / 2)
 
-    value = objective(theta)
+    p, value = look(theta)
     for _ in range(NEWTON_STEPS if model.reliability is None else 1):  # EM needs no more than a step uphill
-        slope = (gradient(theta, pairs, counts) - precision * theta)[free]
+        slope = (gradient(p, pairs, counts) - precision * theta)[free]
         step = np.zeros_like(theta)
-        step[free] = cho_solve(cho_factor(regular(information(theta, pairs, total), model, pairs)), slope)
-        following = objective(theta + step)
+        step[free] = cho_solve(cho_factor(regular(information(p, pairs, total), model, pairs)), slope)
+        p, following = look(theta + step)
         while following < value - SETTLED * abs(value):
             step /= 2
-            following = objective(theta + step)
+            p, following = look(theta + step)
         theta = theta + step
         if following - value <= SETTLED * max(abs(value), 1.0):
             return theta
@@ -278,11 +272,13 @@ def covariance(model: RankingModel, pairs: Pairs) -> FloatArray:
     """
     found = JudgedAnswers(pairs).expect(model)
     careful = found.counts / pairs.row_count
-    table = information(model.theta, pairs, pairs.by_outcome(found.counts).sum(axis=1))
+    table = information(
+        outcome_probabilities(model.theta, pairs), pairs, sums_by(pairs.row_pair, found.counts, len(pairs.left))
+    )
     if model.reliability is not None:
         table -= _lost(model, pairs, careful)
     free = free_places(model, pairs)
-    inverse = np.linalg.inv(_positive(regular(table, model, pairs)))
+    inverse = _inverse(regular(table, model, pairs))
     if model.spread is None:  # the mean is not uncertain: it was set
         inverse[: pairs.n_items, : pairs.n_items] -= 1.0 / pairs.n_items
     whole = np.zeros_like(table)
@@ -290,12 +286,13 @@ def covariance(model: RankingModel, pairs: Pairs) -> FloatArray:
     return whole
 
 
-def _positive(table: FloatArray) -> FloatArray:
-    """The nearest matrix that is surely positive definite; what was lost can exceed what is left by rounding."""
-    values, vectors = np.linalg.eigh(table)
-    if values[0] > 0:
-        return table
-    return np.asarray((vectors * np.maximum(values, TINY_PRECISION)) @ vectors.T)
+def _inverse(table: FloatArray) -> FloatArray:
+    """Of an information matrix; where more was lost than is left, by rounding, the nearest one that has an inverse."""
+    try:
+        return np.asarray(cho_solve(cho_factor(table), np.eye(len(table))))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(table)
+        return np.asarray((vectors / np.maximum(values, TINY_PRECISION)) @ vectors.T)
 
 
 def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> FloatArray:
@@ -309,11 +306,12 @@ def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> FloatArray:
     table = quadratic(pairs, squares, cross, float((doubt * by_tie**2).sum()))
     total = sums_by(pairs.row_judge, pairs.row_count, pairs.n_judges) + CAREFUL + CARELESS
     own = total * model.reliability * (1 - model.reliability) - sums_by(pairs.row_judge, doubt, pairs.n_judges)
-    by_pair = coo_array(
-        (doubt * by_d, (pairs.row_pair, pairs.row_judge)), shape=(len(pairs.left), pairs.n_judges)
-    ).tocsr()
-    ties = sums_by(pairs.row_judge, doubt * by_tie, pairs.n_judges)
-    shared = np.vstack([(pairs.design_t @ by_pair).toarray(), ties])
+    size, n_judges = pairs.n_items, pairs.n_judges
+    shared = np.zeros((size + 2, n_judges))
+    for ends, sign in ((pairs.left, 1.0), (pairs.right, -1.0)):
+        key = ends[pairs.row_pair] * n_judges + pairs.row_judge
+        shared[:size] += sums_by(key, sign * doubt * by_d, size * n_judges).reshape(size, n_judges)
+    shared[size], shared[size + 1] = (sums_by(pairs.row_judge, doubt * by, n_judges) for by in (by_d, by_tie))
     known = own > TINY_PRECISION * total
     return np.asarray(table + (shared[:, known] / own[known]) @ shared[:, known].T)
 
@@ -331,6 +329,6 @@ def fit_pairs(
         model,
         lambda old, found: maximize(old, found, pairs),
         title="Bradley-Terry",
-        max_iter=max_iter,
+        max_iter=max_iter if with_judges else 1,
     )
     return run, covariance(run.model, pairs)

@@ -356,6 +356,7 @@ def _surprises(
     key, place = np.unique(low * pairs.n_items + high, return_inverse=True)
     z = sums_by(place, gap, len(key)) / np.sqrt(np.maximum(sums_by(place, spread, len(key)), LEAST_VARIANCE))
     won, total = sums_by(place, won, len(key)), sums_by(place, total, len(key))
-    listed = [at for at in np.argsort(-np.abs(z), kind="stable") if abs(z[at]) > SURPRISING]
+    far = np.flatnonzero(np.abs(z) > SURPRISING)
+    listed = far[np.argsort(-np.abs(z[far]), kind="stable")].tolist()
     ends = [(names[key[at] // pairs.n_items], names[key[at] % pairs.n_items]) for at in listed]
     return tuple((*end, float(won[at]), int(total[at]), float(z[at])) for end, at in zip(ends, listed, strict=True))
