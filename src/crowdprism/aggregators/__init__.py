@@ -6,12 +6,17 @@ from typing import Any
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.bayesian_confusions import EBCC, IBCC
+from crowdprism.aggregators.belief_propagation import BeliefPropagation, MeanField
+from crowdprism.aggregators.blind_moments import BlindMoments
 from crowdprism.aggregators.dawid_skene import DawidSkene, FastDawidSkene
+from crowdprism.aggregators.eigenvectors import Eigenvector, EigenvectorRatio
 from crowdprism.aggregators.glad import GLAD
+from crowdprism.aggregators.gold_vote import GoldVote
 from crowdprism.aggregators.kos import KOS
 from crowdprism.aggregators.mace import MACE
 from crowdprism.aggregators.majority_vote import MajorityVote, WeightedVote
 from crowdprism.aggregators.mmsr import MMSR
+from crowdprism.aggregators.multidimensional import MultidimensionalCrowd
 from crowdprism.aggregators.multispa import MultiSPA, MultiSPAKL
 from crowdprism.aggregators.one_coin import OneCoin, ZenCrowd
 from crowdprism.aggregators.spectral_em import SpectralEM
@@ -21,6 +26,7 @@ from crowdprism.errors import InvalidParameterError
 AGGREGATORS: dict[str, type[Aggregator]] = {
     "majority-vote": MajorityVote,
     "weighted-vote": WeightedVote,
+    "gold-vote": GoldVote,
     "dawid-skene": DawidSkene,
     "fast-dawid-skene": FastDawidSkene,
     "one-coin": OneCoin,
@@ -29,12 +35,18 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
     "mace": MACE,
     "ibcc": IBCC,
     "ebcc": EBCC,
+    "multidimensional": MultidimensionalCrowd,
+    "mean-field": MeanField,
+    "belief-propagation": BeliefPropagation,
     "kos": KOS,
+    "eigenvector": Eigenvector,
+    "eigenvector-ratio": EigenvectorRatio,
     "mmsr": MMSR,
     "spectral-em": SpectralEM,
     "multispa": MultiSPA,
     "multispa-kl": MultiSPAKL,
     "symnmf": SymNMF,
+    "blind-moments": BlindMoments,
 }
 """Method names, as `make_aggregator`, the command line and `FitResult.method` have them, and their classes: votes, then
 methods with one number or one matrix per annotator fitted by EM or variational Bayes, messages, and those that learn
@@ -57,17 +69,24 @@ def make_aggregator(name: str, **params: Any) -> Aggregator:
 __all__ = [
     "AGGREGATORS",
     "Aggregator",
+    "BeliefPropagation",
+    "BlindMoments",
     "DawidSkene",
     "EBCC",
+    "Eigenvector",
+    "EigenvectorRatio",
     "FastDawidSkene",
     "GLAD",
+    "GoldVote",
     "IBCC",
     "KOS",
     "MACE",
     "MMSR",
     "MajorityVote",
+    "MeanField",
     "MultiSPA",
     "MultiSPAKL",
+    "MultidimensionalCrowd",
     "OneCoin",
     "SpectralEM",
     "SymNMF",
