@@ -21,20 +21,14 @@ import json
 import multiprocessing
 import os
 import random
-import resource
-import shutil
 import signal
 import sys
 import tempfile
 import time
-import traceback
-import warnings
 import zipfile
-from collections import Counter
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from functools import cache
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +37,9 @@ import polars as pl
 from crowdprism.annotations import Annotations
 from crowdprism.formats.write import write_npz
 from format_samples import TRIPLETS, Sample, format_samples, odd_samples, table
+from fuzz_workers import BATCH, SECONDS_ALLOWED, ending_of, fuzz, print_tallies, time_limit
 
-SECONDS_ALLOWED = 5  # of the processor: others may keep it busy
-MEMORY_ALLOWED = 3 << 30  # address space of a worker: libraries take about 1.5 GB of it before anything is read
 MAX_SIZE = 64 << 20
-BATCH = 2000
-SECONDS_TO_START = 60
-PATIENCE = 60  # a worker that is silent for so long hangs where Python cannot stop it
 LONG_FORMATS = ("long", "crowd-kit", "netease-crowd", "spark-crowd", "cleanlab")
 ODD_VALUES: list[Any] = [
     None, True, False, 0, -1, 5, 2**63, 2**100, -(2**63) - 1, 1e308, 0.5, float("nan"), float("inf"), "", " ", "x",
@@ -198,15 +188,10 @@ def rows_by_csv(data: bytes) -> int | None:
     return len(rows) - 1 if rows and len(rows[0]) > 1 else None
 
 
-class TooSlowError(BaseException):
-    """A file took longer than allowed."""
-
-
 def outcome_of(
     sample: Sample, files: dict[str, bytes], folder: Path, seconds: float | None = SECONDS_ALLOWED
 ) -> tuple[str, str]:
-    """Read the files: how it ended, and for what should not happen, where. `seconds` needs a handler of SIGPROF."""
-    from crowdprism.errors import CrowdprismError
+    """Read the files: how it ended, and for what should not happen, where."""
     from crowdprism.formats import read_annotations_with_report
 
     for name, data in files.items():
@@ -215,111 +200,27 @@ def outcome_of(
         path.write_bytes(data)
     source = folder if len(files) > 1 else folder / next(iter(files))
     options = {"max_size": MAX_SIZE, **sample.options}
-    signal.setitimer(signal.ITIMER_PROF, seconds or 0)
     try:
-        _, report = read_annotations_with_report(source, **options)
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        if len(files) == 1 and report.format in LONG_FORMATS and source.suffix in (".csv", ".tsv"):
-            expected = rows_by_csv(files[source.name])
-            if expected not in (None, report.n_rows):
-                return "uncounted rows", f"{expected} rows by the csv module, {report.n_rows} read"
-        return "read", ""
-    except CrowdprismError as error:
-        return ("uncounted rows", str(error)) if "internal error" in str(error) else ("refused", "")
-    except TooSlowError:
-        return "hang", traceback.format_exc(limit=-2)
+        with time_limit(seconds):
+            _, report = read_annotations_with_report(source, **options)
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt):
-            raise
-        return "foreign exception", f"{type(error).__name__}: {traceback.format_exc(limit=-3)}"
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        return ending_of(error)
+    if len(files) == 1 and report.format in LONG_FORMATS and source.suffix in (".csv", ".tsv"):
+        expected = rows_by_csv(files[source.name])
+        if expected not in (None, report.n_rows):
+            return "uncounted rows", f"{expected} rows by the csv module, {report.n_rows} read"
+    return "read", ""
 
 
-Task = tuple[Sample, int]
+def attempt(name: str, seed: int, index: int, folder: Path) -> tuple[str, str]:
+    """Read one mutant of the sample of that name."""
+    sample = sample_of(name)
+    return outcome_of(sample, mutated_sample(sample, seed, index), folder)
 
 
-@dataclass
-class Tally:
-    """What happened to the files of one sample."""
-
-    outcomes: Counter[str] = field(default_factory=Counter)
-    finds: dict[str, str] = field(default_factory=dict)
-    peak: int = 0  # bytes resident
-
-    def note(self, ended: str, where: str, how_to_repeat: str, peak: int) -> None:
-        """Count one file."""
-        self.outcomes[ended] += 1
-        self.peak = max(self.peak, peak)
-        if where:
-            self.finds.setdefault(f"{ended}: {where}", how_to_repeat)
-
-    def add(self, other: Tally) -> None:
-        """Take in the counts of another tally."""
-        self.outcomes += other.outcomes
-        self.finds = other.finds | self.finds
-        self.peak = max(self.peak, other.peak)
-
-
-def work(pipe: Connection, tasks: list[Task], seed: int) -> None:
-    """Read mutants and send what happened to each."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_ALLOWED, MEMORY_ALLOWED))
-    warnings.simplefilter("ignore")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # polars also prints its panics
-
-    def stop(*_: Any) -> None:
-        raise TooSlowError
-
-    signal.signal(signal.SIGPROF, stop)
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        for sample, index in tasks:
-            place = Path(folder, "0")
-            ended, where = outcome_of(sample, mutated_sample(sample, seed, index), place)
-            pipe.send((ended, where, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
-            shutil.rmtree(place)
-
-
-def run_batch(tasks: list[Task], seed: int) -> dict[str, Tally]:
-    """Read some mutants in a process of their own; one that dies or hangs is replaced."""
-    tallies: dict[str, Tally] = {}
-    context = multiprocessing.get_context("spawn")
-    done = 0
-    while done < len(tasks):
-        receiver, sender = context.Pipe(duplex=False)
-        worker = context.Process(target=work, args=(sender, tasks[done:], seed))
-        worker.start()
-        sender.close()
-        begun, is_well = done, True
-        while is_well and done < len(tasks):
-            sample, index = tasks[done]
-            try:
-                is_well = receiver.poll(PATIENCE if done > begun else PATIENCE + SECONDS_TO_START)
-                ended, where, peak = receiver.recv() if is_well else ("hang", "killed", 0)
-            except EOFError:
-                ended, where, peak, is_well = "crash", "died", 0, False
-            repeat = f"--only {sample.name!r} --seed {seed} --index {index}"
-            tallies.setdefault(sample.name, Tally()).note(ended, where, repeat, peak)
-            done += 1
-        if not is_well:
-            worker.kill()
-        worker.join()
-    return tallies
-
-
-def fuzz(n_files: int, seed: int, processes: int, only: str | None) -> dict[str, Tally]:
-    """Read mutants in worker processes, the same number of each sample, and tally them by sample."""
-    chosen = [sample for sample in samples() if only in (None, sample.name)]
-    tasks = [(sample, index) for index in range(-(-n_files // len(chosen))) for sample in chosen]
-    parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-    tallies: dict[str, Tally] = {}
-    with ThreadPoolExecutor(processes) as pool:
-        for found in pool.map(lambda part: run_batch(part, seed), parts):
-            for name, one in found.items():
-                tallies.setdefault(name, Tally()).add(one)
-    return tallies
-
-
-OUTCOMES = ("read", "refused", "foreign exception", "hang", "crash", "uncounted rows")
+def sample_of(name: str) -> Sample:
+    """The sample of that name."""
+    return next(sample for sample in samples() if sample.name == name)
 
 
 @dataclass(frozen=True)
@@ -429,29 +330,9 @@ def print_differences(n_tables: int, seed: int, processes: int) -> int:
     return 1 if finds else 0
 
 
-def print_tallies(tallies: dict[str, Tally], seconds: float) -> bool:
-    """Print the counts by sample and the finds; tell whether there was none."""
-    print(f"{'sample':28}" + "".join(f"{ended:>18}" for ended in OUTCOMES) + f"{'peak MB':>10}")
-    total = Tally()
-    for name, tally in sorted(tallies.items()):
-        total.add(tally)
-        print_line(name, tally)
-    print_line("all", total)
-    n_files = total.outcomes.total()
-    print(f"{n_files} files in {seconds:.0f} s ({n_files / max(seconds, 1e-9):.0f} per second)")
-    for find, repeat in list(total.finds.items())[:40]:
-        print(f"\n{repeat}\n{find}")
-    return not total.finds
-
-
-def print_line(name: str, tally: Tally) -> None:
-    """Print the counts of one sample."""
-    print(f"{name[:27]:28}" + "".join(f"{tally.outcomes[e]:18}" for e in OUTCOMES) + f"{tally.peak / 2**20:10.0f}")
-
-
 def show(name: str, seed: int, index: int) -> None:
     """Repeat one mutant and print the file and what happened."""
-    sample = next(one for one in samples() if one.name == name)
+    sample = sample_of(name)
     files = mutated_sample(sample, seed, index)
     for path, data in files.items():
         if data != sample.files[path]:
@@ -477,7 +358,8 @@ def main() -> int:
     begun = time.perf_counter()
     if given.tables:
         return print_differences(given.tables, given.seed, given.processes)
-    tallies = fuzz(given.files, given.seed, given.processes, given.only)
+    names = [sample.name for sample in samples() if given.only in (None, sample.name)]
+    tallies = fuzz(attempt, names, count=given.files, seed=given.seed, processes=given.processes)
     return 0 if print_tallies(tallies, time.perf_counter() - begun) else 1
 
 

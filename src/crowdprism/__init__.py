@@ -61,7 +61,8 @@ def load(folder: str | os.PathLike[str]) -> Any:
     from crowdprism.results.manifest import RunFiles, read_manifest
 
     place = Path(folder)
-    if "classifier.json" in RunFiles(place, read_manifest(place)):
+    manifest = read_manifest(place)
+    if "classifier.json" in RunFiles(place, manifest) or (manifest is not None and manifest.kind == "classifier"):
         from crowdprism.classifiers import load_classifier  # here, so that results load without torch
 
         return load_classifier(folder)

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+import crowdprism
 from crowdprism.classifiers import (
     CLASSIFIERS,
     CrowdClassifier,
@@ -85,7 +86,9 @@ def edit(folder: Path, **changes: Any) -> None:
 @pytest.mark.parametrize("name", sorted(CLASSIFIERS))
 @pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
 def test_every_classifier_loads_with_the_same_predictions_and_parameters(crowd: Any, tmp_path: Path, name: str) -> None:
-    model = make_classifier(name, epochs=1, n_heads=2, batch_size=40).fit(crowd.features, crowd.annotations)
+    model = make_classifier(name, epochs=1, n_heads=2, batch_size=40, input_noise=0.0, temperature=1.0).fit(
+        crowd.features, crowd.annotations
+    )
     loaded = load_classifier(model.save(tmp_path / "run"))
     assert np.array_equal(model.predict_proba(crowd.features), loaded.predict_proba(crowd.features))
     assert repr(loaded) == repr(model)
@@ -104,6 +107,15 @@ def test_a_result_without_a_classifier_says_which_file_is_missing(tmp_path: Path
     folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).result_.save(tmp_path / "run")
     with pytest.raises(ResultFormatError, match=r"holds no classifier \(.*classifier\.json is missing"):
         load_classifier(folder)
+
+
+def test_a_classifier_whose_manifest_lost_a_file_is_not_loaded_as_a_result(tmp_path: Path) -> None:
+    folder = quick(epochs=1).fit(np.eye(2), [[0], [1]]).save(tmp_path / "run")
+    record = json.loads((folder / "manifest.json").read_text())
+    del record["files"]["classifier.json"]
+    (folder / "manifest.json").write_text(json.dumps(record))
+    with pytest.raises(ResultFormatError, match=r"holds no classifier \(.*classifier\.json is missing"):
+        crowdprism.load(folder)
 
 
 def test_a_method_that_is_not_imported_is_named(tmp_path: Path) -> None:

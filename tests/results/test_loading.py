@@ -98,6 +98,11 @@ def names(*values: Any, kind: str = "str") -> dict[str, Any]:
     return {"type": kind, "values": list(values)}
 
 
+def account(**changes: float) -> dict[str, Any]:
+    expected = {"value": 0.8, "low": 0.7, "high": 0.9, "level": 0.9, **changes}
+    return {"expected_accuracy": expected, "n_gold": 0, "n_more": 10, "half_width_after": 0.05}
+
+
 @pytest.mark.parametrize(
     "record",
     [
@@ -135,6 +140,12 @@ def names(*values: Any, kind: str = "str") -> dict[str, Any]:
         {"account": 5},
         {"account": {"expected_accuracy": {"value": "high"}}},
         {"account": {"expected_accuracy": {"value": float("nan")}, "n_gold": 0}},
+        {"account": account(value=0.95)},
+        {"account": account(low=-0.5)},
+        {"account": account(high=2.0)},
+        {"account": account() | {"n_gold": -1}},
+        {"method": "\ud800"},
+        {"items": names("\ud800", "y")},
     ],
     ids=str,
 )
@@ -166,6 +177,9 @@ def test_a_forged_record_is_refused(record: dict[str, Any], result: FitResult, t
         {"skills": np.array([np.inf, 0.0])},
         {"confusion_posterior": np.full((2, 2, 2), -1.0)},
         {"unheard_of": np.zeros(3)},
+        {"confidence": np.array([0.5, 1.5])},
+        {"annotator_accuracy": np.array([0.5, 2.0])},
+        {"annotator_interval": np.array([[0.5, 0.4], [0.1, 0.2]])},
     ],
     ids=lambda arrays: " ".join(arrays),
 )

@@ -36,7 +36,7 @@ table[:3, 0] = [0, 1, 2]
 def fit(name):
     model = GeoCrowdNet(
         epochs=15, batch_size=24, input_noise=0.1, mixup=0.3, optimizer="radam", schedule="one-cycle", regularizer="W",
-        annotator_updates="touched", confusion_form="free", selection="annotations", n_heads=2,
+        temperature=1.0, annotator_updates="touched", confusion_form="free", selection="annotations", n_heads=2,
         checkpoint=f"{sys.argv[1]}/{name}",
     )
     model.fit(X, table).save(f"{sys.argv[1]}/{name}-model")
@@ -103,6 +103,21 @@ def test_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
         folder.latest()
 
 
+def test_one_changed_bit_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
+    folder = CheckpointFolder(tmp_path, {})
+    path = folder.save(1, Checkpoint({"a": torch.zeros(2)}, {"losses": [0.5]}))
+    for name in ("state.safetensors", "state.json"):
+        content = (path / name).read_bytes()
+        for place in range(len(content)):
+            (path / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+            with pytest.raises((ResultFormatError, CheckpointMismatchError)):
+                folder.latest()
+        (path / name).write_bytes(content)
+    found = folder.latest()
+    assert found is not None
+    assert found.record["losses"] == [0.5]
+
+
 def test_the_last_good_checkpoint_stays_when_the_loss_breaks(tmp_path: Path) -> None:
     from crowdprism.classifiers import GeoCrowdNet
 
@@ -115,7 +130,9 @@ def test_the_last_good_checkpoint_stays_when_the_loss_breaks(tmp_path: Path) -> 
                 table_.fill_(torch.nan)
 
     spoiled: list[torch.Tensor] = []
-    model = GeoCrowdNet(epochs=6, checkpoint=tmp_path, callbacks=[spoil], network="linear")
+    model = GeoCrowdNet(
+        epochs=6, checkpoint=tmp_path, callbacks=[spoil], network="linear", input_noise=0.0, temperature=1.0
+    )
     make_head = model._make_head
 
     def catch(problem: object) -> object:
@@ -135,7 +152,14 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     X = np.repeat(np.eye(2, dtype=np.float32), 20, axis=0)
     table = np.repeat([[0, 0], [1, 1]], 20, axis=0)
     seen: list[object] = []
-    settings = {"epochs": 3, "checkpoint": tmp_path, "network": "linear", "callbacks": [seen.append]}
+    settings = {
+        "epochs": 3,
+        "checkpoint": tmp_path,
+        "network": "linear",
+        "input_noise": 0.0,
+        "temperature": 1.0,
+        "callbacks": [seen.append],
+    }
     first = GeoCrowdNet(**settings).fit(X, table)
     again = GeoCrowdNet(**settings).fit(X, table)
     assert len(seen) == 3
@@ -172,7 +196,7 @@ def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: P
 def test_a_forged_checkpoint_is_refused(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, {})
     path = folder.save(1, Checkpoint({"a": torch.zeros(2)}))
-    for text in ("[" * 200_000, "5", '{"schema": 2, "fingerprint": 5}', "{}"):
+    for text in ("[" * 200_000, "5", '{"schema": 3, "fingerprint": 5}', "{}"):
         (path / "state.json").write_text(text)
         with pytest.raises(ResultFormatError, match="damaged"):
             folder.latest()

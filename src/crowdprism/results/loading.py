@@ -71,6 +71,7 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
     for name, values in arrays.items():
         require_values(name, values)
     fields |= {"warnings": tuple(record["warnings"]), "uses_features": record.get("uses_features") is True}
+    fields["known_items"] = np.array(places_from(record.get("known_items", []), len(names["items"])), dtype=np.int64)
     fields["voices"] = voices_from(record.get("voices", []), names["annotators"])
     account = account_from(record.get("account"), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})
     return {**fields, **names, **arrays, "saved_account": account}
@@ -78,12 +79,16 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
 
 def voices_from(groups: Any, annotators: NameArray) -> tuple[tuple[Any, ...], ...]:
     """Groups of annotators counted once, by name, from their positions."""
-    if not isinstance(groups, list) or not all(isinstance(group, list) for group in groups):
+    if not isinstance(groups, list):
         raise TypeError("voices are not lists")
-    places = [place for group in groups for place in group]
-    if not all(type(place) is int and 0 <= place < len(annotators) for place in places):
-        raise ValueError("voices name annotators that do not exist")
-    return tuple(tuple(annotators[group].tolist()) for group in groups)
+    return tuple(tuple(annotators[places_from(group, len(annotators))].tolist()) for group in groups)
+
+
+def places_from(places: Any, n_names: int) -> list[int]:
+    """Positions in a list of names, after a check that they are."""
+    if not isinstance(places, list) or not all(type(place) is int and 0 <= place < n_names for place in places):
+        raise ValueError("positions of names that do not exist")
+    return places
 
 
 def account_from(numbers: dict[str, Any] | None, arrays: Mapping[str, Any]) -> Account | None:
@@ -97,7 +102,10 @@ def account_from(numbers: dict[str, Any] | None, arrays: Mapping[str, Any]) -> A
     for name, value in (*expected.items(), *plain.items()):
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise TypeError(f"{name} of the account is {value!r}")
-    return Account(expected_accuracy=Estimate(**expected), **arrays, **plain)
+    estimate = Estimate(**expected)
+    if not 0 <= estimate.low <= estimate.value <= estimate.high <= 1 or plain["n_gold"] < 0:
+        raise ValueError(f"the account holds {numbers}")
+    return Account(expected_accuracy=estimate, **arrays, **plain)
 
 
 def result_record(files: RunFiles) -> dict[str, Any]:
@@ -189,5 +197,9 @@ def require_values(name: str, values: NDArray[Any]) -> None:
         raise ValueError(f"{name} holds values that are not finite")
     if name in NOT_NEGATIVE and (values < 0).any():
         raise ValueError(f"{name} holds negative values")
+    if name in ACCOUNT_SHAPES and (values > 1).any():
+        raise ValueError(f"{name} holds shares above one")
+    if name == "annotator_interval" and (values[:, 0] > values[:, 1]).any():
+        raise ValueError(f"{name} holds intervals that end before they begin")
     if name in SUM_TO_ONE and (np.abs(values.sum(axis=-1) - 1) > TOLERANCE).any():
         raise ValueError(f"{name} holds rows that do not sum to one")

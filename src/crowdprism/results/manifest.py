@@ -23,7 +23,8 @@ T = TypeVar("T")
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = 1
 STAGING = re.compile(rf"\.crowdprism-{TOKEN}")
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # no separators, so no way out of the folder
+LABELS = "labels"  # the one folder that a run may have: labels of all items, in parts
+NAME = re.compile(rf"({LABELS}/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}")  # no other separators, so no way out of the folder
 DIGEST = re.compile(r"[0-9a-f]{64}")
 MAX_MANIFEST = 1_000_000  # bytes
 MAX_JSON = 2**30  # bytes; the names of some ten million items
@@ -193,7 +194,10 @@ class RunFiles:
                 raise ResultFormatError(f"{self.folder / name} is no JSON object of at most {MAX_JSON} bytes. {AGAIN}")
             self.verify(name, file)
             file.seek(0)
-            record: dict[str, Any] = json.loads(file.read())
+            text = file.read()
+            record: dict[str, Any] = json.loads(text)
+            if b"\\ud" in text.lower():
+                json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair could never be written again
             return record
 
 

@@ -7,6 +7,7 @@ same bits as one that was never interrupted.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -26,7 +27,7 @@ from crowdprism.files import new_token, open_regular
 PREFIX, WRITING = "epoch-", ".writing."
 RECORD_FILE, TENSORS_FILE = "state.json", "state.safetensors"
 COMPLETE = "complete"  # a file that says that the run is complete and its checkpoints are being removed
-SCHEMA = 2  # 2: all of Adam's state is torch's or RowAdam's
+SCHEMA = 3  # 2: all of Adam's state is torch's or RowAdam's; 3: a digest
 
 
 @dataclass
@@ -62,9 +63,11 @@ class CheckpointFolder:
         fresh.mkdir()
         try:
             plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
-            (fresh / TENSORS_FILE).write_bytes(safetensors.torch.save(plain))
+            tensors = safetensors.torch.save(plain)
+            (fresh / TENSORS_FILE).write_bytes(tensors)
             record = {"schema": SCHEMA, "fingerprint": self.fingerprint, **checkpoint.record}
-            (fresh / RECORD_FILE).write_text(json.dumps(record), encoding="utf-8")
+            text = json.dumps(record | {"digest": _digest(tensors, record)})
+            (fresh / RECORD_FILE).write_text(text, encoding="utf-8")
             for path in fresh.iterdir():
                 _to_disk(path)
             if target.exists():
@@ -88,7 +91,10 @@ class CheckpointFolder:
                 record = json.loads(file.read())
             self._compare({"schema": record["schema"], **record["fingerprint"]})
             with open_regular(newest / TENSORS_FILE) as file:
-                tensors = safetensors.torch.load(file.read())
+                content = file.read()
+            if record.pop("digest") != _digest(content, record):
+                raise ValueError("its digest is that of another state")
+            tensors = safetensors.torch.load(content)
         except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
             raise ResultFormatError(
                 f"The checkpoint {newest} is damaged: {type(error).__name__}: {error}. Remove it to start again."
@@ -116,6 +122,11 @@ class CheckpointFolder:
             f"The checkpoint in {self.folder} belongs to another run: {told}.",
             remedy="Use the same settings and data, another folder, or {resume:False} to start again.",
         )
+
+
+def _digest(tensors: bytes, record: Mapping[str, Any]) -> str:
+    """SHA-256 of a state, so that a damaged one is not trained on."""
+    return hashlib.sha256(tensors + json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
 def has_checkpoint(folder: Path) -> bool:
