@@ -127,7 +127,7 @@ def split(data: Any, protocol: str, seed: int) -> dict[str, Any]:
         gold = np.asarray(annotations.gold)
         X = np.asarray(data.features, dtype=np.float32)
         return {
-            "X": X[train], "y": annotations[train], "gold": gold[train],
+            "X": X[train], "y": annotations[train].with_gold(None), "gold": gold[train],
             "X_test": X[test], "gold_test": gold[test], "validation": {},
         }  # fmt: skip
     features = "vgg16_avg" if data.name == "labelme" else None
@@ -143,7 +143,7 @@ def split(data: Any, protocol: str, seed: int) -> dict[str, Any]:
         validation = {"X_valid": X[held], "y_valid": y.classes[gold[held]]}
         X, y, gold = X[kept], y[kept], gold[kept]
     test_part = {"X_test": test.features, "gold_test": np.asarray(test.gold)}
-    return {"X": X, "y": y, "gold": gold, "validation": validation, **test_part}
+    return {"X": X, "y": y.with_gold(None), "gold": gold, "validation": validation, **test_part}
 
 
 def selected(rows: list[Row], name: str) -> list[Row]:

@@ -72,7 +72,7 @@ def replay(
     with progress("labelling rounds", total=n_rounds + 1) as bar:
         for _ in range(n_rounds + 1):
             so_far = pool.select(known)
-            result = fit(so_far)
+            result = fit(so_far.with_gold(None))
             counts.append(int(known.sum()))
             accuracies.append(float(np.ma.mean(pool.gold == result.class_probabilities.argmax(axis=1))))
             bar.advance(note=f"accuracy {accuracies[-1]:.3f}")

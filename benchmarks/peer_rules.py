@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from crowdprism.aggregators import mace, mmsr
+from crowdprism.aggregators.cells import Cells, cells_of
 from crowdprism.aggregators.dawid_skene import ConfusionModel
-from crowdprism.aggregators.expectation import Cells, ConfusionPass, VotePass, cells_of
+from crowdprism.aggregators.expectation import ConfusionPass, VotePass
 from crowdprism.aggregators.glad import GladEvidence, GladModel
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.annotations import Annotations
@@ -192,8 +193,9 @@ def glad_probabilities(annotations: Annotations, *, iterations: int = 100, toler
     probabilities, last = None, -np.inf
     for _ in range(iterations):
         ability, log_ease = np.split(point, [annotations.n_annotators])
-        expectation = evidence.expect(GladModel(ability, log_ease), keep=True)
-        probabilities, given = expectation.class_probabilities, (annotations, expectation.counts)
+        model = GladModel(ability, log_ease)
+        probabilities = evidence.expect(model, keep=True).kept
+        given = annotations, evidence.expect(model, keep=False).kept
         options = {"maxiter": 25}
         found = minimize(expected_log_joint, point, given, method="CG", jac=True, tol=1e-2, options=options)
         point, value = found.x, -found.fun / (annotations.n_annotations * annotations.n_classes)

@@ -21,7 +21,7 @@ def test_a_clone_has_the_same_parameters(name: str) -> None:
 
 
 def test_a_method_offers_its_own_parameters_and_those_it_passes_on_and_no_others() -> None:
-    assert set(ZenCrowd().get_params()) == {"max_iter", "tolerance", "initial_reliability"}
+    assert set(ZenCrowd().get_params()) == {"max_iter", "tolerance", "initial_reliability", "use_gold"}
     assert FastDawidSkene().get_params()["e_step"] == "hard"
     assert {"iterations", "tolerance", "least_shared", "em_rounds"} <= set(MultiSPAKL().get_params())
     assert MultiSPAKL(em_rounds=3).em_rounds == 3

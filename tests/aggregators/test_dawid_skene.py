@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdprism.aggregators import make_aggregator
-from crowdprism.aggregators.expectation import cells_of
+from crowdprism.aggregators.cells import cells_of
 from crowdprism.aggregators.moments import refine_by_em
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnsuitableDataError

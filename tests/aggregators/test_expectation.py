@@ -17,7 +17,8 @@ import numpy as np
 import pytest
 
 from crowdprism.aggregators import AGGREGATORS, em, expectation, make_aggregator
-from crowdprism.aggregators.expectation import ConfusionPass, VotePass, cells_of
+from crowdprism.aggregators.cells import cells_of
+from crowdprism.aggregators.expectation import ConfusionPass, VotePass
 from crowdprism.annotations import Annotations
 
 ROOT = Path(__file__).parents[2]
@@ -187,6 +188,7 @@ truth = rng.integers(0, 12, 20_000)
 label = np.where(rng.random(len(item)) < 0.7, truth[item], rng.integers(0, 12, len(item)))
 a = Annotations.from_triplets(item, rng.integers(0, 30, len(item)), label)
 quick = {"ebcc": {"n_subtypes": 3, "n_restarts": 1, "max_iter": 9}, "mace": {"n_restarts": 2}, "glad": {"max_iter": 9}}
+quick |= {"multidimensional": {"max_iter": 3}, "belief-propagation": {"max_iter": 2}, "blind-moments": {"max_iter": 2}}
 for name in AGGREGATORS:
     result = make_aggregator(name, **quick.get(name, {})).fit(a).result_
     parts = [result.class_probabilities, result.confusions, result.skills]
@@ -327,5 +329,6 @@ def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
 def test_bounds_checks_catch_a_cell_that_is_not_there(checked: ModuleType) -> None:
     start, cell = np.array([0, 2]), np.array([0, 9], dtype=np.uint32)
     table, prior, rows = np.full((2, 2), 0.5), np.full(2, 0.5), np.empty((1, 2))
+    sums = np.zeros((2, 2)), np.zeros(2), np.array([0.0, 1.0])
     with pytest.raises(IndexError):
-        checked.confusion(start, cell, None, table, prior, 0, 1, 0, False, rows, np.zeros((2, 2)), np.zeros(2))
+        checked.confusion(start, None, 2, cell, None, table, prior, 0, 1, 0, False, rows, *sums)

@@ -23,7 +23,7 @@ def crowd(confusions, *, n_items: int, labels: int, seed: int = 0) -> tuple[Anno
     n_annotators, n_classes = confusions.shape[:2]
     truth = np.random.default_rng(seed).integers(n_classes, size=n_items)
     pairs = per_item(n_items, n_annotators, labels=labels, seed=seed)
-    return simulate_annotations(truth, confusions, pairs, seed=seed), truth
+    return simulate_annotations(truth, confusions, pairs, seed=seed).with_gold(None), truth
 
 
 def slow_trimmed_mean(values: np.ndarray, current: float, trim: int) -> float:

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from crowdprism.aggregators import make_aggregator
-from crowdprism.aggregators.expectation import ConfusionPass, cells_of
+from crowdprism.aggregators.cells import cells_of
+from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.skill_prior import crowd_skill
 from crowdprism.annotations import Annotations
 

@@ -82,7 +82,7 @@ def test_individual_confusions_are_exact_when_the_items_show_exact_shares() -> N
 
 def test_spectral_em_says_when_a_class_is_never_seen_or_there_are_too_many() -> None:
     truth = np.arange(600) % 2
-    a = simulate_annotations(truth, one_coin([0.8] * 6, 2), per_item(600, 6, labels=5))
+    a = simulate_annotations(truth, one_coin([0.8] * 6, 2), per_item(600, 6, labels=5)).with_gold(None)
     three = Annotations.from_triplets(a.item, a.annotator, a.label, classes=[0, 1, 2])
     with pytest.raises(UnsuitableDataError, match="tell only 2 of 3 classes apart"):
         SpectralEM().fit(three)

@@ -28,7 +28,7 @@ from crowdprism.simulate import (
 
 
 def fitted(annotations: Annotations, method: str = "dawid-skene") -> FitResult:
-    return make_aggregator(method).fit(annotations).result_
+    return make_aggregator(method, use_gold=False).fit(annotations).result_
 
 
 @pytest.fixture(scope="module")

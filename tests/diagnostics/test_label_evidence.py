@@ -57,7 +57,7 @@ def test_intervals_of_a_fit_without_features_cover_as_often_as_they_say() -> Non
     accuracies, entries = [], []
     for seed in range(5):
         annotations, _, confusions = varied_crowd(seed, 4, 600, 20)
-        result = make_aggregator("dawid-skene").fit(annotations).result_
+        result = make_aggregator("dawid-skene", use_gold=False).fit(annotations).result_
         found = result_intervals(result, annotations, class_prior=np.full(4, 0.25), n_draws=200, seed=seed)
         truth = np.einsum("mkk->m", confusions) / 4
         accuracies.append(covered(found.accuracy_low, found.accuracy_high, truth))
@@ -147,7 +147,7 @@ def test_probabilities_of_all_label_sequences_sum_to_one() -> None:
 def test_annotations_in_any_order_are_brought_into_the_order_of_the_result() -> None:
     rows = [("x", "ann", "cat"), ("y", "bob", "dog"), ("y", "ann", "dog"), ("z", "bob", "cat")]
     a = Annotations.from_triplets(*zip(*rows, strict=True), gold={"z": "dog"})
-    result = make_aggregator("majority-vote").fit(a).result_
+    result = make_aggregator("majority-vote", use_gold=False).fit(a).result_
     assert matching(result, a) is a
     turned = a.reindexed(items=["z", "x", "y"], annotators=["bob", "ann"], classes=["dog", "cat"])
     assert matching(result, turned) == a
@@ -155,7 +155,7 @@ def test_annotations_in_any_order_are_brought_into_the_order_of_the_result() -> 
 
 def test_names_that_only_one_of_the_two_has_are_an_error() -> None:
     a = Annotations.from_triplets(["x", "y"], ["ann", "bob"], ["cat", "dog"])
-    result = make_aggregator("majority-vote").fit(a).result_
+    result = make_aggregator("majority-vote", use_gold=False).fit(a).result_
     with pytest.raises(InvalidParameterError, match="has 2 items, they have 1, and only one of the two has 'y'"):
         matching(result, a[:1])
     other = Annotations.from_triplets(["x", "y"], ["ann", "zoe"], ["cat", "dog"])

@@ -22,7 +22,7 @@ from labelling_rounds import at_random, by_active_label_score, by_suggestion, re
 
 
 def fit(annotations: Annotations) -> FitResult:
-    return make_aggregator("dawid-skene").fit(annotations).result_
+    return make_aggregator("dawid-skene", use_gold=False).fit(annotations).result_
 
 
 def by_hand(shares: np.ndarray, confusions: np.ndarray) -> tuple[FitResult, Annotations]:
@@ -157,7 +157,7 @@ def test_no_annotator_is_asked_for_more_than_twice_an_equal_share() -> None:
     votes = np.where(random.random((200, 5)) < error, 1 - truth[:, None], truth[:, None])
     votes[random.random((200, 5)) < 0.6] = -1
     a = Annotations.from_dense(votes)
-    result = make_aggregator("dawid-skene").fit(a).result_
+    result = make_aggregator("dawid-skene", use_gold=False).fit(a).result_
     asked = suggest(result, a, budget=20)
     assert len(asked) == 20
     assert np.bincount(asked.annotator, minlength=5).max() <= 8

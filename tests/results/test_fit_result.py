@@ -27,7 +27,8 @@ def test_a_saved_result_loads_as_it_was(result: FitResult, tmp_path: Path) -> No
     for name in ("class_probabilities", "confusions", "class_prior", "labels_per_annotator"):
         assert np.array_equal(getattr(again, name), getattr(result, name))
     assert again.items.tolist() == ["x", "y"]
-    assert again.parameters == {"voting": "hard", "ties": "lowest", "random_state": 0, "dependence": "auto"}
+    given = {"voting": "hard", "ties": "lowest", "random_state": 0, "dependence": "auto", "use_gold": True}
+    assert again.parameters == given
     assert (again.method, again.seed, again.versions) == (result.method, result.seed, result.versions)
 
 

@@ -6,16 +6,19 @@ With weights, a weight is a power of the likelihood: tables then hold logs (`log
 
 In both passes
     item_start, first, last   the items, and where their annotations stand
+    gold                      (n_items,) known class of an item, -1 where there is none; or None
     weight                    (n_annotations,) or None
     start                     (n_columns,) class prior, or its log
     rows                      class probabilities: one row per item of the group, or one row that is used again
     mode                      SOFT probabilities, HARD decisions, or GIVEN: `rows` are class probabilities already
     totals                    (n_columns,) gets the sum of class probabilities of annotated items
-and the log likelihood is returned. The caller owns all memory; nothing is kept between calls. setup.py turns bounds checks
-off, except in the build that the tests make.
+    carried                   (2,) log likelihood so far, and a factor whose log belongs to it; [0, 1] at the start
+and the log likelihood is returned. A group may come in several calls, one for each part of its items: `counts`,
+`totals` and `carried` go on from call to call, so that the parts change no bit. The caller owns all memory; nothing is kept
+between calls. setup.py turns bounds checks off, except in the build that the tests make.
 """
 
-from libc.math cimport exp, log
+from libc.math cimport INFINITY, exp, log
 from libc.stdint cimport int32_t, int64_t, uint32_t
 
 cdef enum:
@@ -35,6 +38,15 @@ cdef inline void take_out(double *log_likelihood, double *scale, double factor) 
     if scale[0] < SMALL or scale[0] > LARGE:
         log_likelihood[0] += log(scale[0])
         scale[0] = 1.0
+
+
+cdef inline void begin_row(
+    double[:, ::1] rows, Py_ssize_t at, const double[::1] start, Py_ssize_t known, Py_ssize_t n_classes, double nothing
+) noexcept nogil:
+    """Begin with the class prior, or with that of the known class and nothing for others; a class may have subtypes."""
+    cdef Py_ssize_t k, width = rows.shape[1]
+    for k in range(width):
+        rows[at, k] = start[k] if known < 0 or k * n_classes // width == known else nothing
 
 
 cdef inline double normalize(double[:, ::1] rows, Py_ssize_t at) noexcept nogil:
@@ -76,6 +88,8 @@ cdef inline double exponentiate(double[:, ::1] rows, Py_ssize_t at) noexcept nog
 
 def confusion(
     const int64_t[::1] item_start,
+    const int32_t[::1] gold,
+    Py_ssize_t n_classes,
     const uint32_t[::1] cell,  # (n_annotations,) row of `table` and `counts`
     const float[::1] weight,
     const double[:, ::1] table,  # (n_cells, n_columns) probability of the cell's label in each class, or its log
@@ -87,13 +101,14 @@ def confusion(
     double[:, ::1] rows,
     double[:, ::1] counts,  # (n_cells, n_columns) gets the expected weight of annotations
     double[::1] totals,
+    double[::1] carried,
 ):
     """Gather the table rows of each item's annotations, normalise their product, add it to the counts of its cells."""
     cdef Py_ssize_t item, j, k, begin, end, done, stop, at = 0, width = rows.shape[1]
     cdef Py_ssize_t stride = rows.shape[0] == last - first
-    cdef bint weighted = weight is not None
+    cdef bint weighted = weight is not None, some_known = gold is not None
     cdef uint32_t c
-    cdef double w, mass, log_likelihood = 0.0, scale = 1.0
+    cdef double w, mass, log_likelihood = carried[0], scale = carried[1]
     with nogil:
         for item in range(first, last):
             at = (item - first) * stride
@@ -104,8 +119,7 @@ def confusion(
                 for j in range(begin, end):
                     mass += weight[j]
             if mode != GIVEN:
-                for k in range(width):
-                    rows[at, k] = start[k]
+                begin_row(rows, at, start, gold[item] if some_known else -1, n_classes, -INFINITY if logs else 0.0)
                 done = begin
                 while done < end:
                     stop = end if logs else min(done + RESCALE_EVERY, end)
@@ -135,11 +149,14 @@ def confusion(
                     w = weight[j] if weighted else 1.0
                     for k in range(width):
                         counts[c, k] += w * rows[at, k]
+    carried[0], carried[1] = log_likelihood, scale
     return log_likelihood + log(scale)
 
 
 def vote(
     const int64_t[::1] item_start,
+    const int32_t[::1] gold,
+    Py_ssize_t n_classes,
     const uint32_t[::1] source,  # (n_annotations,) entry of `odds` and `hits`
     const int32_t[::1] label,  # (n_annotations,)
     const float[::1] weight,
@@ -152,12 +169,13 @@ def vote(
     double[:, ::1] rows,
     double[::1] hits,  # (n_sources,) gets the expected weight of right annotations
     double[::1] totals,
+    double[::1] carried,
 ):
     """Let each annotation multiply the odds of the class it names; the work per annotation does not grow with classes."""
     cdef Py_ssize_t item, j, k, begin, end, done, stop, at = 0, width = rows.shape[1]
     cdef Py_ssize_t stride = rows.shape[0] == last - first
-    cdef bint weighted = weight is not None
-    cdef double mass, log_likelihood = 0.0, scale = 1.0
+    cdef bint weighted = weight is not None, some_known = gold is not None
+    cdef double mass, log_likelihood = carried[0], scale = carried[1]
     with nogil:
         for item in range(first, last):
             at = (item - first) * stride
@@ -168,8 +186,7 @@ def vote(
                 for j in range(begin, end):
                     mass += weight[j]
             if mode != GIVEN:
-                for k in range(width):
-                    rows[at, k] = start[k]
+                begin_row(rows, at, start, gold[item] if some_known else -1, n_classes, -INFINITY if logs else 0.0)
                 done = begin
                 while done < end:
                     stop = end if logs else min(done + RESCALE_EVERY, end)
@@ -192,4 +209,5 @@ def vote(
                     totals[k] += rows[at, k]
                 for j in range(begin, end):
                     hits[source[j]] += (weight[j] if weighted else 1.0) * rows[at, label[j]]
+    carried[0], carried[1] = log_likelihood, scale
     return log_likelihood + log(scale)

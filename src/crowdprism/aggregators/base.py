@@ -2,32 +2,49 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.out_of_core import OutOfCore
 from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray
-from crowdprism.errors import NotFittedError, UnsuitableDataError
-from crowdprism.parameters import Parameterized
+from crowdprism.errors import CrowdprismWarning, NotFittedError, UnsuitableDataError
+from crowdprism.parameters import FLAG, Allowed, Parameterized
 from crowdprism.results import FitResult, confusion
 
 PIECE = 2**18  # annotations counted at once
 NO_ROOM = "Full confusion matrices would not fit in memory; skills tell annotators apart."
+ALL_KNOWN = (
+    "Every annotated item has gold, so the labels are the gold and tell nothing of the method. Fit without gold "
+    "(use_gold=False) to compare its labels with it."
+)
 
 
+@dataclass(eq=False, repr=False)
 class Aggregator(Parameterized, ABC):
     """Annotations in, class probabilities of the same items out; no features.
 
-    A method is a subclass with a `name`, a constructor that only stores, allowed parameters (`_allowed`) and
-    `_aggregate`. `clone` of scikit-learn works, although scikit-learn is not imported (it would triple the start-up
-    time).
+    A method is a dataclass with a `name`, its parameters as fields, allowed values (`_allowed`) and `_aggregate`.
+    `clone` of scikit-learn works, although scikit-learn is not imported (it would triple the start-up time).
+
+    Parameters
+    ----------
+    use_gold
+        Whether the annotations' gold is used, in every method: items with gold get their known class, and annotators
+        are judged by it.
     """
 
     name: ClassVar[str]
-    _result: FitResult | None = None
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"use_gold": FLAG}
+    use_gold: bool = field(default=True, kw_only=True)
+    _result: FitResult | None = field(default=None, init=False)
 
     @abstractmethod
     def _aggregate(self, annotations: Annotations) -> FitResult:
@@ -36,8 +53,25 @@ class Aggregator(Parameterized, ABC):
     def fit(self, annotations: Any, y: None = None) -> Self:
         """Learn from `Annotations`, or from an items x annotators array with -1 for none."""
         self.check_params()
-        self._result = self._aggregate(as_annotations(annotations))
+        self._result = self._learn(as_annotations(annotations), self._aggregate)
         return self
+
+    def fit_out_of_core(self, data: OutOfCore) -> Self:
+        """Learn from annotations that are not in memory; `crowdprism.shards.aggregate_shards` calls it."""
+        self.check_params()
+        self._result = self._aggregate(cast(Annotations, data))  # sizes and names are the same
+        return self
+
+    def _learn(self, annotations: Annotations, learn: Callable[[Annotations], FitResult]) -> FitResult:
+        """Learn from annotations, with or without their gold; the result has them with it, to be judged by it."""
+        if annotations.gold is None:
+            return learn(annotations)
+        result = learn(annotations if self.use_gold else annotations.with_gold(None))
+        notes = result.warnings
+        if result.n_known and not np.ma.getmaskarray(annotations.gold)[annotations.labels_per_item > 0].any():
+            warnings.warn(ALL_KNOWN, CrowdprismWarning, stacklevel=3)
+            notes = (*notes, ALL_KNOWN)
+        return replace(result, annotations=annotations, warnings=notes)
 
     @property
     def result_(self) -> FitResult:
@@ -52,16 +86,20 @@ class Aggregator(Parameterized, ABC):
         return self.result_.classes
 
     def _build_result(self, annotations: Annotations, class_probabilities: NDArray[Any], **parts: Any) -> FitResult:
-        counts = sum_weights(annotations.annotator, None, annotations.n_annotators)
+        if isinstance(annotations, OutOfCore):
+            counts, shown = annotations.labels_per_annotator, annotations.sample
+            parts = {"annotations": None, **parts, "warnings": (*parts.get("warnings", ()), annotations.note)}
+        else:
+            counts, shown = sum_weights(annotations.annotator, None, annotations.n_annotators), annotations
+            parts = {"annotations": annotations, **parts}
         return FitResult(
             method=self.name,
             parameters=self.get_params(),
-            items=annotations.items,
+            items=shown.items,
             annotators=annotations.annotators,
             classes=annotations.classes,
-            class_probabilities=class_probabilities,
+            class_probabilities=with_gold_classes(class_probabilities, annotations),
             labels_per_annotator=counts.astype(np.int64),
-            annotations=annotations,
             **parts,
         )
 
@@ -69,13 +107,14 @@ class Aggregator(Parameterized, ABC):
         return self._result is not None
 
 
+@dataclass(eq=False, repr=False)
 class IncrementalAggregator(Aggregator):
     """An aggregator that takes further annotations without starting anew.
 
     A method gives `_resume`, which learns from all annotations, starting from an earlier result.
     """
 
-    _seen: Annotations | None = None
+    _seen: Annotations | None = field(default=None, init=False)
 
     def fit(self, annotations: Any, y: None = None) -> Self:
         """Learn from `Annotations`, or from an items x annotators array with -1 for none; forgets earlier ones."""
@@ -95,7 +134,8 @@ class IncrementalAggregator(Aggregator):
             return self.fit(more)
         self.check_params()
         together = self._seen.concat(more)
-        self._result = self._resume(together, self._result)
+        previous = self._result
+        self._result = self._learn(together, lambda shown: self._resume(shown, previous))
         self._seen = together
         return self
 
@@ -104,13 +144,25 @@ class IncrementalAggregator(Aggregator):
         return self._aggregate(annotations)
 
 
+def with_gold_classes(class_probabilities: NDArray[Any], annotations: Annotations) -> NDArray[Any]:
+    """Give items with gold their known class."""
+    gold = known_classes(annotations)
+    if gold is None:
+        return class_probabilities
+    one_hot = gold[:, None] == np.arange(annotations.n_classes)
+    return np.where(gold[:, None] >= 0, one_hot.astype(class_probabilities.dtype), class_probabilities)
+
+
 def sum_weights(place: NDArray[Any], weight: NDArray[Any] | None, n_places: int) -> NDArray[np.float64]:
     """Sum of weights per place; in pieces, because NumPy counts copies of eight bytes per number."""
     totals = np.zeros(n_places)
     size = max(PIECE, n_places)
     for first in range(0, len(place), size):
         piece = slice(first, first + size)
-        totals += np.bincount(place[piece], weights=None if weight is None else weight[piece], minlength=n_places)
+        if weight is None:
+            totals += np.bincount(place[piece], minlength=n_places)
+        else:  # one by one, so that pieces change no bit
+            np.add.at(totals, place[piece], weight[piece].astype(np.float64))
     return totals
 
 

@@ -6,15 +6,18 @@ occur are zero, so their posterior is the prior and only row sums know of them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import Expectation, FloatArray, climb_from_each
-from crowdprism.aggregators.expectation import Cells, ConfusionPass, cells_of
+from crowdprism.aggregators.evidence import confusion_pass
+from crowdprism.aggregators.expectation import AnnotationPass, ConfusionPass, RowsOf
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult
@@ -23,6 +26,7 @@ from crowdprism.seeding import stream
 
 MAX_ITER = 500
 TOLERANCE = 1e-6
+ITEMS_PER_STREAM = 2**16  # whose random numbers come from one stream
 ANCHOR = 3.0  # pseudo-items of the class prior per item, spread as the votes are
 
 
@@ -104,28 +108,18 @@ def update(
     return VariationalModel(np.exp(log_likelihood), column_prior / mass, float(lost) - divergence)
 
 
-class IBCC(Aggregator):
-    """Confusion matrices with Dirichlet priors on the diagonal, by variational Bayes (Kim and Ghahramani 2012).
+class BayesianConfusions(Aggregator):
+    """What IBCC and EBCC share: IBCC is EBCC with one subtype per class."""
 
-    Parameters
-    ----------
-    max_iter, tolerance
-        The fit ends after `max_iter` iterations, or when the lower bound gains less than `tolerance` per annotation.
-    right_prior, wrong_prior
-        Dirichlet pseudo-counts of confusion rows: on the true class, and on each other label (by default 1 for all
-        other labels together).
-    class_prior_count
-        Pseudo-count of each class; by default 1 and three items' worth per item, spread as the votes are. With these
-        defaults a crowd with one label per item keeps its labels; with 1 and 1 it fell to one class.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> IBCC().fit(a).result_.labels().tolist()
-    [0, 1, 0, 1]
-    """
-
-    name: ClassVar[str] = "ibcc"
+    max_iter: int
+    tolerance: float
+    right_prior: float
+    wrong_prior: float | None
+    class_prior_count: float | None
+    n_subtypes = 1
+    n_restarts = 1
+    subtype_prior_count = 0.1
+    random_state = 0
     _allowed: ClassVar[Mapping[str, Allowed]] = {
         "max_iter": Whole(1),
         "tolerance": Real(0),
@@ -133,30 +127,11 @@ class IBCC(Aggregator):
         "wrong_prior": (Real(0, above=True), None),
         "class_prior_count": (Real(0, above=True), None),
     }
-    # IBCC is EBCC without subtypes; what only subtypes need is fixed and not a parameter of the constructor.
-    n_subtypes = 1
-    n_restarts = 1
-    subtype_prior_count = 0.1
-    random_state = 0
-
-    def __init__(
-        self,
-        max_iter: int = MAX_ITER,
-        tolerance: float = TOLERANCE,
-        right_prior: float = 4.0,
-        wrong_prior: float | None = None,
-        class_prior_count: float | None = None,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.right_prior = right_prior
-        self.wrong_prior = wrong_prior
-        self.class_prior_count = class_prior_count
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         columns, name = annotations.n_classes * self.n_subtypes, type(self).__name__
-        cells = cells_of(annotations, columns=columns, method=name)
-        evidence = ConfusionPass(cells, columns=columns)
+        evidence = confusion_pass(annotations, columns=columns, method=name)
+        cells = evidence.cells
         priors = self._priors(evidence)
         pseudo_counts = cell_pseudo_counts(cells, self.n_subtypes, priors)
 
@@ -183,16 +158,34 @@ class IBCC(Aggregator):
         wrong = 1.0 / max(n_classes - 1, 1) if self.wrong_prior is None else self.wrong_prior
         if self.class_prior_count is not None:
             return Priors(self.right_prior, wrong, np.full(n_classes, self.class_prior_count), self.subtype_prior_count)
-        votes = evidence.vote_shares()[evidence.annotated()].sum(axis=0)
+        first_subtype = np.eye(1, self.n_subtypes)
+        votes = self._by_class(evidence.count_rows(self._split_votes(lambda *_: first_subtype)).class_totals[None])[0]
         return Priors(self.right_prior, wrong, 1.0 + ANCHOR * votes, self.subtype_prior_count)
 
     def _start(self, evidence: ConfusionPass, restart: int) -> Expectation:
         """Vote shares, split at random over each class's subtypes."""
         if self.n_subtypes == 1:
             return evidence.count_votes()
-        shares = evidence.vote_shares()
-        split = stream(self.random_state, "ebcc", restart).dirichlet(np.ones(self.n_subtypes), size=len(shares))
-        return evidence.count((shares[:, :, None] * split[:, None, :]).reshape(len(shares), -1))
+        return evidence.count_rows(self._split_votes(partial(self._random_splits, restart)))
+
+    def _split_votes(self, splits: Callable[[int, int], FloatArray]) -> RowsOf:
+        """Vote shares, each divided over its class's subtypes as `splits` (items, subtypes) says."""
+
+        def rows(part: AnnotationPass, first: int, last: int) -> FloatArray:
+            split = splits(part.place + first, part.place + last)
+            return np.asarray((part.vote_shares(first, last)[:, :, None] * split[:, None, :]).reshape(last - first, -1))
+
+        return rows
+
+    def _random_splits(self, restart: int, first: int, last: int) -> FloatArray:
+        """(items, subtypes) random shares; they belong to the item's position, whatever range is asked for."""
+        drawn = []
+        for chunk in range(first // ITEMS_PER_STREAM, max(last - 1, first) // ITEMS_PER_STREAM + 1):
+            begin = chunk * ITEMS_PER_STREAM
+            random = stream(self.random_state, "ebcc", restart, *((chunk,) if chunk else ()))
+            rows = random.dirichlet(np.ones(self.n_subtypes), size=min(last - begin, ITEMS_PER_STREAM))
+            drawn.append(rows[max(first - begin, 0) :])
+        return np.concatenate(drawn)
 
     def _result_of(
         self,
@@ -203,14 +196,18 @@ class IBCC(Aggregator):
         notes: tuple[str, ...],
         priors: Priors,
     ) -> FitResult:
-        final = evidence.expect(model)
+        final = evidence.expect(model, keep=False)
         prior = self._by_class(final.class_totals[None])[0] + priors.class_share
         prior = prior / prior.sum()
-        probabilities = self._by_class(final.kept)
-        probabilities[~evidence.annotated()] = prior
+
+        def by_class(part: AnnotationPass, first: int, last: int, columns: FloatArray) -> FloatArray:
+            probabilities = self._by_class(columns)
+            probabilities[~part.annotated(first, last)] = prior
+            return probabilities
+
         return self._build_result(
             annotations,
-            probabilities,
+            evidence.expect(model, finish=by_class).kept,
             class_prior=prior,
             history=history,
             seed=self.random_state if self.n_subtypes > 1 else None,
@@ -232,7 +229,38 @@ class IBCC(Aggregator):
         return {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
 
 
-class EBCC(IBCC):
+@dataclass(eq=False, repr=False)
+class IBCC(BayesianConfusions):
+    """Confusion matrices with Dirichlet priors on the diagonal, by variational Bayes (Kim and Ghahramani 2012).
+
+    Parameters
+    ----------
+    max_iter, tolerance
+        The fit ends after `max_iter` iterations, or when the lower bound gains less than `tolerance` per annotation.
+    right_prior, wrong_prior
+        Dirichlet pseudo-counts of confusion rows: on the true class, and on each other label (by default 1 for all
+        other labels together).
+    class_prior_count
+        Pseudo-count of each class; by default 1 and three items' worth per item, spread as the votes are. With these
+        defaults a crowd with one label per item keeps its labels; with 1 and 1 it fell to one class.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
+    >>> IBCC().fit(a).result_.labels().tolist()
+    [0, 1, 0, 1]
+    """
+
+    name: ClassVar[str] = "ibcc"
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    right_prior: float = 4.0
+    wrong_prior: float | None = None
+    class_prior_count: float | None = None
+
+
+@dataclass(eq=False, repr=False)
+class EBCC(BayesianConfusions):
     """Confusion matrices per subtype of a class, by variational Bayes (Li, Rubinstein and Cohn 2019).
 
     Items of a subtype share what misleads annotators, so agreement among annotators who err together counts for less.
@@ -263,21 +291,12 @@ class EBCC(IBCC):
         "n_restarts": Whole(1),
         "subtype_prior_count": Real(0, above=True),
     }
-
-    def __init__(
-        self,
-        n_subtypes: int = 10,
-        n_restarts: int = 10,
-        max_iter: int = MAX_ITER,
-        tolerance: float = TOLERANCE,
-        right_prior: float = 4.0,
-        wrong_prior: float | None = None,
-        class_prior_count: float | None = None,
-        subtype_prior_count: float = 0.1,
-        random_state: int = 0,
-    ) -> None:
-        super().__init__(max_iter, tolerance, right_prior, wrong_prior, class_prior_count)
-        self.n_subtypes = n_subtypes
-        self.n_restarts = n_restarts
-        self.subtype_prior_count = subtype_prior_count
-        self.random_state = random_state
+    n_subtypes: int = 10
+    n_restarts: int = 10
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    right_prior: float = 4.0
+    wrong_prior: float | None = None
+    class_prior_count: float | None = None
+    subtype_prior_count: float = 0.1
+    random_state: int = 0

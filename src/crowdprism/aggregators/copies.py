@@ -15,7 +15,7 @@ as the voice, which is a bet: results name who was counted once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -30,6 +30,7 @@ from crowdprism.aggregators.one_voice import (
     merge,
     named,
 )
+from crowdprism.aggregators.out_of_core import OutOfCore
 from crowdprism.aggregators.voice_choice import (
     SMALLEST,
     Excess,
@@ -40,7 +41,8 @@ from crowdprism.aggregators.voice_choice import (
     normalized,
 )
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.pairs import pairs_on_items, ranked
+from crowdprism.annotations.pairs import co_label_entries
+from crowdprism.errors import InvalidParameterError
 from crowdprism.results import FitResult
 from crowdprism.seeding import stream
 
@@ -50,7 +52,6 @@ MAX_LABELS_PER_ITEM = 50
 MAX_PAIRS = 10**6  # pairs of labels that the first step compares
 MAX_TABLE = 2**23  # entries of all confusions; beyond it nothing is fitted here
 MAX_ANNOTATIONS = 20_000  # of the sample that is fitted
-MULTIPLICATIONS_PER_PAIR = 200  # of a matrix product, in the time that it takes to compare two labels
 LEAST_COMMON = 10  # items that two annotators share
 LEAST_KAPPA = 0.6
 LEAST_Z, LEAST_Z_BY_FIT = 5.0, 3.0  # standard errors above expected agreement; the second sample is smaller
@@ -59,21 +60,11 @@ EXCESS_SHRINKAGE, KAPPA_SHRINKAGE = 5.0, 10.0  # items' worth
 ENTRIES_AT_ONCE = 2**21
 
 
-def count_once(
-    annotations: Annotations, dependence: Dependence, fit: Callable[[Annotations], FitResult], *, use_gold: bool = False
-) -> FitResult:
-    """Fit with every voice counted once; the result says who was.
-
-    Parameters
-    ----------
-    dependence
-        `"auto"` finds voices; None takes annotators as independent; groups of names are the voices.
-    fit
-        The method. Without voices it gets the annotations as they are.
-    use_gold
-        Whether gold may speak against a voice: where fewer gold items were right with it.
-    """
-    found = voices_of(annotations, dependence, use_gold=use_gold)
+def count_once(annotations: Annotations, dependence: Dependence, fit: Callable[[Annotations], FitResult]) -> FitResult:
+    """Fit with every voice counted once; the result says who was."""
+    if isinstance(annotations, OutOfCore):
+        return count_each(annotations, dependence, fit)
+    found = voices_of(annotations, dependence)
     if not found.voices:
         result = fit(annotations)
     else:
@@ -83,12 +74,24 @@ def count_once(
     return replace(result, warnings=(*result.warnings, *notes)) if notes else result
 
 
-def voices_of(annotations: Annotations, dependence: Dependence, *, use_gold: bool = False) -> Found:
-    """The groups to count once, by what the user wants of `dependence`."""
+def count_each(data: OutOfCore, dependence: Dependence, fit: Callable[[Any], FitResult]) -> FitResult:
+    """Fit with every annotator counted, and say so if a sample shows some who answer as one voice."""
+    if dependence not in (None, "auto"):
+        raise InvalidParameterError("Out of core there are no voices. Use dependence=None.", parameter="dependence")
+    result, found = fit(data), voices_of(data.sample, dependence)
+    notes = tuple(
+        f"{join_names(names)} answer as one in a sample of the items. Out of core each of them is counted."
+        for names in named(data.sample, found.voices)
+    )
+    return replace(result, warnings=(*result.warnings, *notes))
+
+
+def voices_of(annotations: Annotations, dependence: Dependence) -> Found:
+    """The groups to count once: none, those that are found, or those that the user names."""
     if dependence is None:
         return Found()
     if isinstance(dependence, str) and dependence == "auto":
-        return find_voices(annotations, use_gold=use_gold)
+        return find_voices(annotations)
     return Found(tuple(given_groups(dependence, annotations)))
 
 
@@ -104,8 +107,8 @@ def describe_found(annotations: Annotations, found: Found) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:
-    """Find groups of annotators who answer as one voice.
+def find_voices(annotations: Annotations) -> Found:
+    """Find groups of annotators who answer as one voice, unless fewer items with gold were right with the voice.
 
     Examples
     --------
@@ -115,10 +118,11 @@ def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:
     >>> find_voices(copy_annotators(a, {4: 3, 5: 3, 6: 3})).voices[0].tolist()
     [3, 4, 5, 6]
     """
-    counted = annotations if use_gold else replace(annotations, gold=None)
+    counted = annotations
     if annotations.weight is not None:
         counted = replace(counted.select(annotations.weight > 0), weight=None)
-    pairs = far_above_others(compare_pairs(counted))
+    looked_at = sample(counted, largest=MAX_PAIRS, cost=lambda n: n * (n - 1) // 2)
+    pairs = far_above_others(compare_pairs(looked_at, least_common=LEAST_COMMON))
     if not pairs.n_pairs or annotations.n_annotators * annotations.n_classes**2 > MAX_TABLE:
         return Found()
     suspects = np.zeros(annotations.n_annotators, dtype=bool)
@@ -131,24 +135,18 @@ def find_voices(annotations: Annotations, *, use_gold: bool = False) -> Found:
 # -- a bounded sample ---------------------------------------------------------------------------------------
 
 
-def n_pairs(n_labels: NDArray[Any]) -> NDArray[Any]:
-    """Pairs among so many labels."""
-    return np.asarray(n_labels * (n_labels - 1) // 2)
-
-
 def sample(
     annotations: Annotations,
     *,
     largest: int,
     cost: Callable[[NDArray[Any]], NDArray[Any]],  # of an item with so many labels
     suspects: NDArray[np.bool_] | None = None,
-    most: int = MAX_LABELS_PER_ITEM,
 ) -> Annotations:
-    """Items with two labels or more, as many as cost `largest` together, and at most `most` labels of each.
+    """Items with two labels or more, as many as cost `largest` together, and at most `MAX_LABELS_PER_ITEM` of each.
 
     Items with labels of two `suspects` come first; if an item has too many labels, half of those kept are of suspects.
     """
-    n_labels = np.minimum(annotations.labels_per_item, most).astype(np.int64)
+    n_labels = np.minimum(annotations.labels_per_item, MAX_LABELS_PER_ITEM).astype(np.int64)
     items = np.flatnonzero(n_labels > 1)
     random = stream(0, "copies")
     if cost(n_labels[items]).sum() > largest:
@@ -159,15 +157,13 @@ def sample(
         fits = np.searchsorted(np.cumsum(cost(n_labels[items])), largest)
         items = np.sort(items[: max(int(fits), 1)])
     chosen = annotations[items]
-    if chosen.labels_per_item.max(initial=0) <= most:
+    if chosen.labels_per_item.max(initial=0) <= MAX_LABELS_PER_ITEM:
         return chosen
+    everybody = np.ones(chosen.n_annotations, dtype=bool)
+    parts = [everybody] if suspects is None else [suspects[chosen.annotator], ~suspects[chosen.annotator]]
     kept = np.zeros(chosen.n_annotations, dtype=bool)
-    if suspects is None:
-        kept[thin(np.arange(chosen.n_annotations), chosen, most, random)] = True
-    else:
-        of_suspect = suspects[chosen.annotator]
-        for rows in (np.flatnonzero(of_suspect), np.flatnonzero(~of_suspect)):
-            kept[thin(rows, chosen, most // 2, random)] = True
+    for part in parts:
+        kept[thin(np.flatnonzero(part), chosen, MAX_LABELS_PER_ITEM // len(parts), random)] = True
     return chosen.select(kept)
 
 
@@ -194,7 +190,7 @@ class PairAgreement:
     second: NDArray[np.int64]
     common: FloatArray
     equal: FloatArray
-    chance: FloatArray | None = None
+    chance: FloatArray
 
     @property
     def n_pairs(self) -> int:
@@ -203,70 +199,26 @@ class PairAgreement:
 
     def at(self, which: NDArray[Any]) -> PairAgreement:
         """Some of the pairs."""
-        chance = None if self.chance is None else self.chance[which]
-        return PairAgreement(self.first[which], self.second[which], self.common[which], self.equal[which], chance)
-
-    def with_chance(self, annotations: Annotations) -> PairAgreement:
-        """The same with chance agreement, by each annotator's own shares of labels."""
-        return replace(self, chance=chance_agreement(annotations, self.first, self.second))
+        return PairAgreement(*(getattr(self, one.name)[which] for one in fields(self)))
 
     @property
     def kappa(self) -> FloatArray:
         """Agreement beyond chance."""
-        assert self.chance is not None
         return np.asarray((self.equal / self.common - self.chance) / np.maximum(1 - self.chance, SMALLEST))
 
 
-def compare_pairs(annotations: Annotations) -> PairAgreement:
-    """Agreement on a sample, for pairs with enough items in common; counted by whichever way compares more pairs."""
-    whole_item = annotations.n_annotators**2 * (annotations.n_classes + 1) // MULTIPLICATIONS_PER_PAIR
-    if whole_item < n_pairs(annotations.labels_per_item.astype(np.int64)).mean():
-        chosen = sample(
-            annotations, largest=MAX_PAIRS, cost=lambda n: np.full_like(n, whole_item), most=annotations.n_annotations
-        )
-        pairs = dense_agreement(chosen)
-    else:
-        chosen = sample(annotations, largest=MAX_PAIRS, cost=n_pairs)
-        pairs = agreement_of_pairs(chosen)
-    return pairs.at(np.flatnonzero(pairs.common >= LEAST_COMMON)).with_chance(chosen)
-
-
-def dense_agreement(annotations: Annotations) -> PairAgreement:
-    """As `agreement_of_pairs`, by products of tables (item, annotator); of repeats the last counts."""
-    table = annotations.to_dense()
-    present = (table >= 0).astype(np.float32)
-    common, equal = present.T @ present, np.zeros((annotations.n_annotators,) * 2)
-    for label in range(annotations.n_classes):
-        chosen = (table == label).astype(np.float32)
-        equal += chosen.T @ chosen
-    first, second = np.nonzero(np.triu(common, 1))
-    return PairAgreement(first, second, common[first, second].astype(np.float64), equal[first, second])
-
-
-def agreement_of_pairs(annotations: Annotations) -> PairAgreement:
-    """How often annotators agree, for pairs who share an item; without chance agreement."""
-    one, two = pairs_on_items(annotations)
-    pair, place = ranked(
-        annotations.annotator[one].astype(np.int64) * annotations.n_annotators + annotations.annotator[two],
-        annotations.n_annotators**2,
-    )
-    common = np.bincount(place, minlength=len(pair)).astype(np.float64)
-    same = (annotations.label[one] == annotations.label[two]).astype(np.float64)
-    equal = np.bincount(place, same, len(pair)).astype(np.float64, copy=False)
-    return PairAgreement(pair // annotations.n_annotators, pair % annotations.n_annotators, common, equal)
-
-
-def chance_agreement(
-    annotations: Annotations, first: NDArray[np.int64], second: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """(n_pairs,) probability that two annotators agree who draw labels by their own shares of labels."""
-    total = np.maximum(annotations.labels_per_annotator, 1)
-    chance = np.zeros(len(first))
+def compare_pairs(annotations: Annotations, *, least_common: int = 1) -> PairAgreement:
+    """How often annotators agree who share enough items; chance is by each annotator's own shares of labels."""
+    entries = co_label_entries(annotations)
+    common, equal = entries.common(), entries.agreeing()
+    enough = common >= least_common
+    first, second = entries.first[enough], entries.second[enough]
+    chance, total = np.zeros(len(first)), np.maximum(annotations.labels_per_annotator, 1)
     for label in np.unique(annotations.label):  # class by class, because there may be a thousand
         given = annotations.annotator[annotations.label == label]
         share = np.bincount(given, minlength=annotations.n_annotators) / total
         chance += share[first] * share[second]
-    return chance
+    return PairAgreement(first, second, common[enough], equal[enough], chance)
 
 
 def far_above_others(pairs: PairAgreement) -> PairAgreement:
@@ -277,7 +229,6 @@ def far_above_others(pairs: PairAgreement) -> PairAgreement:
         return pairs.at(close)
     usual = np.minimum(*(lower_quartiles(pairs, kappa)[side[close]] for side in (pairs.first, pairs.second)))
     found = pairs.at(close)
-    assert found.chance is not None
     expected = found.chance + (1 - found.chance) * np.clip(usual, 0.0, 1.0)
     n_equal, variance = found.common * expected, np.maximum(found.common * expected * (1 - expected), SMALLEST)
     few = found.common - found.equal < (1 - LEAST_EXCESS) * (found.common - n_equal)
@@ -341,7 +292,7 @@ def sceptical_weights(annotations: Annotations) -> FloatArray:
     """(n_annotations,) 1 / (1 + sum of agreement beyond chance with the other annotators of the item)."""
     from scipy.sparse import csr_array
 
-    pairs = agreement_of_pairs(annotations).with_chance(annotations)
+    pairs = compare_pairs(annotations)
     usual = float(np.average(pairs.kappa, weights=pairs.common))
     kappa = (pairs.common * pairs.kappa + KAPPA_SHRINKAGE * usual) / (pairs.common + KAPPA_SHRINKAGE)
     n, first, second = annotations.n_annotators, pairs.first, pairs.second

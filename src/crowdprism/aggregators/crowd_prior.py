@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.expectation import FLOOR, Cells
+from crowdprism.aggregators.expectation import FLOOR
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators import skill_prior
 from crowdprism.aggregators.base import IncrementalAggregator
+from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.copies import Dependence, count_once
 from crowdprism.aggregators.crowd_prior import CellPrior, ConfusionPrior
 from crowdprism.aggregators.em import (
@@ -31,7 +32,8 @@ from crowdprism.aggregators.em import (
     climb,
     fixed_class_prior,
 )
-from crowdprism.aggregators.expectation import Cells, ConfusionPass, cells_of
+from crowdprism.aggregators.evidence import confusion_pass
+from crowdprism.aggregators.expectation import AnnotationPass, ConfusionPass
 from crowdprism.aggregators.known_annotators import past_counts, starting_confusions
 from crowdprism.aggregators.majority_vote import decide
 from crowdprism.aggregators.skill_prior import STRENGTH, SkillModel, SkillPrior
@@ -55,6 +57,7 @@ JEFFREYS = 0.5  # pseudo-count per entry for intervals where the estimate itself
 NO_MATRICES = "Full confusion matrices would not fit in memory: skills are the annotators' accuracies."
 
 
+@dataclass(eq=False, repr=False)
 class DawidSkene(IncrementalAggregator):
     """Estimate each annotator's confusion matrix and the true classes together, by EM (Dawid and Skene 1979).
 
@@ -105,27 +108,15 @@ class DawidSkene(IncrementalAggregator):
         "e_step": OneOf("soft", "hard", "hybrid"),
     }
 
-    def __init__(
-        self,
-        max_iter: int = MAX_ITER,
-        tolerance: float = TOLERANCE,
-        prior_strength: float | None = None,
-        e_step: EStep = "soft",
-        class_prior: ClassPrior | NDArray[Any] | list[float] = "estimate",
-        initial_confusions: Mapping[Any, Any] | NDArray[Any] | None = None,
-        past_result: FitResult | None = None,
-        prior: Prior = "auto",
-        dependence: Dependence = "auto",
-    ) -> None:
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.prior = prior
-        self.prior_strength = prior_strength
-        self.e_step = e_step
-        self.class_prior = class_prior
-        self.initial_confusions = initial_confusions
-        self.past_result = past_result
-        self.dependence = dependence
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    prior_strength: float | None = None
+    e_step: EStep = "soft"
+    class_prior: ClassPrior | NDArray[Any] | list[float] = "estimate"
+    initial_confusions: Mapping[Any, Any] | NDArray[Any] | None = None
+    past_result: FitResult | None = None
+    prior: Prior = "auto"
+    dependence: Dependence = "auto"
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         return count_once(annotations, self.dependence, lambda voices: self._fit_from(voices, None))
@@ -145,8 +136,8 @@ class DawidSkene(IncrementalAggregator):
 
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
         fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
-        cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
-        evidence = ConfusionPass(cells)
+        evidence = confusion_pass(annotations, method="Dawid-Skene")
+        cells = evidence.cells
         if self._uses_own_skill():
             return self._fit_own_skill(annotations, evidence, fixed)
         votes = evidence.count_votes()
@@ -213,15 +204,18 @@ class DawidSkene(IncrementalAggregator):
         return self._build_result(annotations, final.kept, warnings=notes, **parts)
 
     def _vote_result(self, annotations: Annotations, evidence: ConfusionPass) -> FitResult:
-        """No item has labels of two annotators: labels are votes, and nothing is known of the annotators."""
-        votes = evidence.count_votes()
-        probabilities = evidence.vote_shares()
+        """No item has labels of two annotators: labels are votes, and only gold tells anything of the annotators."""
+        votes = evidence.count_rows(ConfusionPass.vote_shares, keep=True)
+        probabilities = votes.kept
         parts: dict[str, Any] = {"class_prior": votes.class_shares(), "history": {"objective": [0.0]}}
         if confusions_fit(annotations.n_annotators, annotations.n_classes):
-            rows = skill_prior.unknown_rows(annotations.n_classes)
-            parts["confusions"] = np.repeat(rows[None], annotations.n_annotators, axis=0)
-            parts["confusion_posterior"] = parts["confusions"] * skill_prior.WEIGHT_WITHOUT_PAIRS
-        note = "No item has labels of two annotators, so nothing is known of how good annotators are."
+            weight, counts = skill_prior.WEIGHT_WITHOUT_PAIRS, np.zeros((annotations.n_annotators, 1, 1))
+            if evidence.gold is not None:
+                judged = np.where(evidence.gold[:, None] >= 0, probabilities, 0.0)
+                counts = evidence.cells.dense(evidence.count(judged).counts)
+            parts["confusion_posterior"] = counts + weight * skill_prior.unknown_rows(annotations.n_classes)
+            parts["confusions"] = parts["confusion_posterior"] / (counts.sum(axis=2, keepdims=True) + weight)
+        note = "No item has labels of two annotators, so only gold can tell how good annotators are."
         return self._build_result(annotations, probabilities, warnings=(note,), **parts)
 
     def _first_expectation(
@@ -243,8 +237,7 @@ class DawidSkene(IncrementalAggregator):
             given = model_of_confusions(confusions, class_prior, evidence.cells)
             return (evidence.hardened() if hard else evidence).expect(given, keep=False)
         if hard:
-            shares = np.where(evidence.annotated()[:, None], evidence.vote_shares(), 1.0)
-            return evidence.count(decide(shares, "split"))
+            return evidence.count_rows(decided_votes)
         return votes
 
     def _climb(
@@ -282,6 +275,7 @@ class DawidSkene(IncrementalAggregator):
         return self._build_result(annotations, final.kept, warnings=notes, **parts)
 
 
+@dataclass(eq=False, repr=False)
 class FastDawidSkene(DawidSkene):
     """Dawid-Skene with hard decisions in place of probabilities, so fewer iterations (Sinha et al. 2018).
 
@@ -297,16 +291,8 @@ class FastDawidSkene(DawidSkene):
     """
 
     name: ClassVar[str] = "fast-dawid-skene"
-
-    def __init__(
-        self,
-        max_iter: int = MAX_ITER,
-        tolerance: float = TOLERANCE,
-        prior_strength: float = FAST_PRIOR_STRENGTH,
-        e_step: EStep = "hard",
-        **options: Any,
-    ) -> None:
-        super().__init__(max_iter, tolerance, prior_strength, e_step, **options)
+    prior_strength: float | None = FAST_PRIOR_STRENGTH
+    e_step: EStep = "hard"
 
 
 @dataclass(frozen=True, eq=False)
@@ -339,6 +325,12 @@ def maximize(
         likelihood[cells.by_cell(empty)] = 1.0 / cells.n_classes
     penalty = 0.0 if prior is None else prior.log_density(likelihood, totals)
     return ConfusionModel(likelihood, expectation.class_shares() if class_prior is None else class_prior, penalty)
+
+
+def decided_votes(evidence: AnnotationPass, first: int, last: int) -> FloatArray:
+    """(items, n_classes) all probability on the class with most votes, in equal shares where several have."""
+    shares = np.where(evidence.annotated(first, last)[:, None], evidence.vote_shares(first, last), 1.0)
+    return decide(shares, "split")
 
 
 def class_prior_settled(old: ConfusionModel, new: ConfusionModel) -> bool:

@@ -6,16 +6,19 @@ Where the annotations are kept (`expectation` has those in memory) is of no conc
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.base import with_gold_classes
 from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import positions
@@ -31,7 +34,7 @@ TOLERANCE = 1e-5  # gain of the objective per annotation below which EM has sett
 NEGLIGIBLE = 10.0  # a last gain below this many tolerances changes no label worth speaking of
 MAX_GROUPS = 16
 LEAST_IN_GROUP = 2**14  # annotations; less is not worth a thread
-MAX_COUNT_BYTES = 512 * 1024**2  # of all groups' counts together; beyond it one group is counted at a time
+MAX_COUNT_BYTES = 512 * 1024**2  # of the counts of groups that are made at the same time
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +70,26 @@ class Expectation:
         return np.asarray(normalize_rows(self.class_totals), dtype=np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """Running sums of a group: `counts` and `totals` as in `Expectation`, and what the compiled pass carries on."""
+
+    counts: FloatArray
+    totals: FloatArray
+    carried: FloatArray  # (2,) log likelihood so far, and a factor whose log belongs to it
+    pieces: list[FloatArray]  # what is kept of the items, one piece after the other
+
+    @classmethod
+    def zeros(cls, counts_shape: tuple[int, ...], columns: int) -> Self:
+        """Sums before the first item."""
+        return cls(np.zeros(counts_shape), np.zeros(columns), np.array([0.0, 1.0]), [])
+
+    def expectation(self) -> Expectation:
+        """The sums after the last item."""
+        kept = np.concatenate(self.pieces) if self.pieces else None
+        return Expectation(float(self.carried[0]) + math.log(self.carried[1]), self.counts, self.totals, kept)
+
+
 class Model(Protocol):
     """Parameters of a method; `penalty` is what they add to the log likelihood in the objective."""
 
@@ -75,6 +98,16 @@ class Model(Protocol):
 
 
 M = TypeVar("M", bound=Model)
+
+
+class Journal(Protocol):
+    """Keeps the state of climbs, so that a fit that was killed goes on where it was."""
+
+    def begin(self, start: Any) -> tuple[Any, list[float], bool | None]:
+        """Model and objective so far of the climb that begins, and whether it had settled; None if it has not ended."""
+
+    def keep(self, model: Any, objective: list[float], settled: bool | None) -> None:
+        """Keep the state after an iteration; with `settled`, the climb has ended."""
 
 
 class Evidence(Protocol):
@@ -142,23 +175,30 @@ def climb(
     last_step
         Whether a climb that ends at `max_iter` makes one more M step after its last objective.
     """
-    model, objective = start, []
+    model, objective, settled = start, list[float](), None
+    journal: Journal | None = getattr(evidence, "journal", None)
+    if journal is not None:
+        model, objective, settled = journal.begin(start)
     weight = max(evidence.total_weight, 1.0)
     with progress(title, total=max_iter) as bar:
-        for iteration in range(1, max_iter + 1):
+        bar.advance(len(objective))
+        while settled is None:
             expectation = evidence.expect(model, keep=False)
             objective.append(expectation.log_likelihood + model.penalty)
             bar.advance(note=f"objective {objective[-1]:.6g}")
             if on_step is not None:
                 on_step(objective[-1])
             if len(objective) > 1 and objective[-1] - objective[-2] < tolerance * weight:
-                return Climb(model, objective, True, max_iter, tolerance, weight)
-            if iteration < max_iter or last_step:
-                following = maximize(model, expectation)
-                if until is not None and until(model, following):
-                    return Climb(following, objective, True, max_iter, tolerance, weight)
-                model = following
-    return Climb(model, objective, False, max_iter, tolerance, weight)
+                settled = True
+            else:
+                settled = False if len(objective) >= max_iter else None
+                if settled is None or last_step:
+                    following = maximize(model, expectation)
+                    settled = True if until is not None and until(model, following) else settled
+                    model = following
+            if journal is not None:
+                journal.keep(model, objective, settled)
+    return Climb(model, objective, settled, max_iter, tolerance, weight)
 
 
 def climb_from_each(
@@ -213,7 +253,7 @@ def carried_over(previous: FitResult, annotations: Annotations) -> FloatArray:
     probabilities = vote_shares(vote_totals(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes))
     probabilities[known_item] = 0.0
     probabilities[known_item[:, None], known_class] = previous.class_probabilities
-    return probabilities
+    return with_gold_classes(probabilities, annotations)
 
 
 # -- sums over groups of items ------------------------------------------------------------------------------
@@ -227,11 +267,15 @@ def n_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def n_groups(n_annotations: int, n_rows: int) -> int:
+    """Number of groups, by the data alone; a group has more annotations than its counts have rows."""
+    return max(1, min(MAX_GROUPS, n_annotations // max(n_rows, LEAST_IN_GROUP)))
+
+
 def group_bounds(item_start: NDArray[Any], n_rows: int) -> list[tuple[int, int]]:
-    """First and last item of each group, by the data alone; a group has more annotations than its counts have rows."""
+    """First and last item of each group."""
     n_annotations = int(item_start[-1])
-    n_groups = max(1, min(MAX_GROUPS, n_annotations // max(n_rows, LEAST_IN_GROUP)))
-    cuts = np.searchsorted(item_start, np.linspace(0, n_annotations, n_groups + 1))
+    cuts = np.searchsorted(item_start, np.linspace(0, n_annotations, n_groups(n_annotations, n_rows) + 1))
     cuts[0], cuts[-1] = 0, len(item_start) - 1
     return list(zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True))
 
@@ -243,16 +287,37 @@ def sum_groups(
 
     Sums are taken in the order of groups, so that the number of threads changes no bit.
     """
-    workers = min(n_threads(), len(groups))
-    if workers == 1 or table_bytes * len(groups) > MAX_COUNT_BYTES:
-        return _in_order(work(first, last) for first, last in groups)
+    workers = min(n_threads(), len(groups), max(1, MAX_COUNT_BYTES // max(table_bytes, 1)))
+    if workers == 1:
+        return add_in_order(work(first, last) for first, last in groups)
     with ThreadPoolExecutor(workers, thread_name_prefix="crowdprism") as pool:
-        return _in_order(pool.map(lambda group: work(*group), groups))
+        return add_in_order(results_in_order(pool, work, groups, ahead=workers + 1))
 
 
-def _in_order(parts: Iterable[Expectation]) -> Expectation:
+def results_in_order(
+    pool: ThreadPoolExecutor,
+    work: Callable[[int, int], Expectation],
+    groups: list[tuple[int, int]],
+    *,
+    ahead: int,  # groups that are in work or waiting at the same time: each may hold a large table
+) -> Iterator[Expectation]:
+    """What `work` gives for each group, in order."""
+    waiting: deque[Future[Expectation]] = deque()
+    for group in groups:
+        if len(waiting) == ahead:
+            yield waiting.popleft().result()
+        waiting.append(pool.submit(work, *group))
+    while waiting:
+        yield waiting.popleft().result()
+
+
+def add_in_order(parts: Iterable[Expectation]) -> Expectation:
+    """Add the parts of a sum in the order given."""
     whole: Expectation | None = None
+    kept: list[FloatArray] = []
     for part in parts:
+        if part.class_probabilities is not None:
+            kept.append(part.class_probabilities)
         if whole is None:
             whole = part
             continue
@@ -260,4 +325,4 @@ def _in_order(parts: Iterable[Expectation]) -> Expectation:
         log_likelihood = whole.log_likelihood + part.log_likelihood
         whole = Expectation(log_likelihood, counts, whole.class_totals + part.class_totals)
     assert whole is not None
-    return whole
+    return replace(whole, class_probabilities=np.concatenate(kept)) if kept else whole

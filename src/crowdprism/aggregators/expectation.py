@@ -3,9 +3,6 @@
 `ConfusionPass` serves methods with confusion matrices, `VotePass` those in which a label speaks only for its own class.
 Each works on groups of items: compiled (`_expectation.pyx`) where the install could compile it, else in SciPy with the
 same numbers. Groups depend on the data alone and are summed in order, so the number of threads changes no bit.
-
-Tables have a row for every cell, an (annotator, given label) pair that occurs, and the true classes side by side. Pairs
-that nobody used need no storage, which keeps a thousand classes and ten thousand annotators within reach.
 """
 
 from __future__ import annotations
@@ -16,15 +13,18 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import require_room, sum_weights
-from crowdprism.aggregators.em import Expectation, FloatArray, group_bounds, sum_groups
+from crowdprism.aggregators.base import sum_weights
+from crowdprism.aggregators.cells import Cells
+from crowdprism.aggregators.em import Expectation, FloatArray, Journal, Sums, group_bounds, sum_groups
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
+from crowdprism.errors import InvalidParameterError
 from crowdprism.results.confusion import normalize_rows
 
 try:
@@ -38,95 +38,6 @@ TIE = 1e-9  # relative difference below which two classes are equally probable i
 MAX_LOG_ODDS = 60.0  # beyond it products of odds could overflow between two rescalings, so logs are added
 SOFT, HARD, GIVEN = 0, 1, 2  # modes of the compiled passes
 LARGE = 10**6  # annotations from which a missing compiled step is worth a message
-MAX_KEYS_COUNTED = 2**27  # beyond this many possible pairs, sorting the keys is cheaper than counting all of them
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Annotations as (item, cell) pairs; cells are sorted by annotator, then label."""
-
-    item_start: NDArray[np.int64]  # (n_items + 1,) as in `Annotations`
-    cell: NDArray[np.uint32]  # (n_annotations,) position of the annotation's (annotator, label) pair
-    annotator_of: NDArray[np.int64]  # (n_cells,)
-    label_of: NDArray[np.int64]  # (n_cells,)
-    total: FloatArray  # (n_cells,) sum of weights of the cell's annotations
-    weight: NDArray[np.float32] | None  # (n_annotations,) or None where every annotation counts 1
-    n_annotators: int
-    n_classes: int
-
-    @property
-    def n_cells(self) -> int:
-        """Number of cells."""
-        return len(self.label_of)
-
-    @property
-    def complete(self) -> bool:
-        """Whether there is a cell for every (annotator, label) pair."""
-        return self.n_cells == self.n_annotators * self.n_classes
-
-    def sum_by_annotator(self, values: NDArray[Any]) -> FloatArray:
-        """Sum `(n_cells, ...)` over the cells of each annotator: `(n_annotators, ...)`."""
-        if self.complete:
-            by_annotator = values.reshape(self.n_annotators, self.n_classes, *values.shape[1:])
-            return np.asarray(by_annotator.sum(axis=1))
-        sums = np.zeros((self.n_annotators, *values.shape[1:]))
-        first = np.flatnonzero(np.diff(self.annotator_of, prepend=-1))
-        if len(first):
-            sums[self.annotator_of[first]] = np.add.reduceat(values, first, axis=0)
-        return sums
-
-    def by_cell(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Repeat `(n_annotators, ...)` for each cell: `(n_cells, ...)`."""
-        return np.repeat(rows, self.n_classes, axis=0) if self.complete else rows[self.annotator_of]
-
-    def dense(self, counts: FloatArray) -> FloatArray:
-        """Bring counts by cell into (n_annotators, true class, given label)."""
-        table = np.zeros((self.n_annotators, self.n_classes, self.n_classes))
-        table[self.annotator_of, :, self.label_of] = counts
-        return table
-
-    def pooled(self, counts: FloatArray) -> FloatArray:
-        """The crowd's common confusion matrix (true class, given label); rows without counts are uniform."""
-        sums = np.zeros((self.n_classes, self.n_classes))
-        np.add.at(sums, self.label_of, counts)
-        return np.asarray(normalize_rows(sums.T), dtype=np.float64)
-
-
-def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this method") -> Cells:
-    """Return the cells of annotations; refuses tables with `columns` numbers per cell that would not fit in memory.
-
-    Examples
-    --------
-    >>> cells = cells_of(Annotations.from_dense([[0, 1], [1, 1]]))
-    >>> cells.cell.tolist(), cells.total.tolist()
-    ([0, 3, 1, 3], [1.0, 1.0, 0.0, 2.0])
-    """
-    n_keys = annotations.n_annotators * annotations.n_classes
-    key: NDArray[Any] = annotations.annotator.astype(np.uint32 if n_keys < 2**32 else np.uint64)
-    key *= key.dtype.type(annotations.n_classes)
-    np.add(key, annotations.label, out=key, casting="unsafe")  # neither is negative, and the sum is below n_keys
-    if n_keys <= MAX_KEYS_COUNTED:
-        occurring = np.flatnonzero(sum_weights(key, None, n_keys))
-        if 2 * len(occurring) > n_keys:  # the few that are missing cost less than the detour
-            occurring, cell = np.arange(n_keys), key.astype(np.uint32, copy=False)
-        else:
-            place = np.zeros(n_keys, dtype=np.uint32)
-            place[occurring] = np.arange(len(occurring), dtype=np.uint32)
-            cell = place[key]
-    else:
-        occurring, inverse = np.unique(key, return_inverse=True)
-        cell = inverse.astype(np.uint32)
-    require_room(annotations, n_rows=len(occurring), columns=columns, method=method)
-    return Cells(
-        item_start=annotations.item_start.astype(np.int64, copy=False),
-        cell=cell,
-        annotator_of=occurring.astype(np.int64) // annotations.n_classes,
-        label_of=occurring.astype(np.int64) % annotations.n_classes,
-        total=sum_weights(cell, annotations.weight, len(occurring)),
-        weight=annotations.weight,
-        n_annotators=annotations.n_annotators,
-        n_classes=annotations.n_classes,
-    )
 
 
 @cache
@@ -151,23 +62,31 @@ class Step:
 class AnnotationPass(ABC):
     """Expectation steps over annotations in memory: what `em.climb` asks of its data.
 
-    A subclass knows how tables meet annotations: compiled (`_compiled`), and in SciPy (`_scores`, `_counts`).
+    The prior of an item with gold is 0 in all but its known class. A subclass knows how tables meet annotations:
+    compiled (`_compiled`), and in SciPy (`_scores`, `_counts`).
     """
 
     hard = False
+    journal: Journal | None = None
+    place = 0  # of the first item among all, where the pass is over a block of them
+    block: Annotations | None = None  # that block
 
     def __init__(
-        self, annotations: Annotations | Cells, *, n_classes: int, columns: int, counts_shape: tuple[int, ...]
+        self,
+        annotations: Annotations | Cells,
+        *,
+        gold: NDArray[np.int32] | None,
+        columns: int,
+        counts_shape: tuple[int, ...],
     ) -> None:
         self.item_start = annotations.item_start.astype(np.int64, copy=False)
         self.weight = annotations.weight
-        self.n_classes = n_classes
+        self.gold = gold
+        self.n_classes = annotations.n_classes
         self.columns = columns  # latent classes: more than labels where a class has subtypes
         self.counts_shape = counts_shape
         self.groups = group_bounds(self.item_start, counts_shape[0])
-        n_annotations = int(self.item_start[-1])
-        self.total_weight = float(n_annotations if self.weight is None else self.weight.sum(dtype=np.float64))
-        if not COMPILED and n_annotations >= LARGE:
+        if not COMPILED and self.item_start[-1] >= LARGE:
             report_missing_compiler()
 
     @property
@@ -175,24 +94,37 @@ class AnnotationPass(ABC):
         """Number of items."""
         return len(self.item_start) - 1
 
+    @cached_property
+    def total_weight(self) -> float:
+        """Sum of the weights of all annotations."""
+        return float(self.item_start[-1] if self.weight is None else self._source_weights().sum())
+
     def hardened(self) -> Self:
         """The same pass with all probability on the most probable class, in equal shares where several are."""
         other = copy(self)
         other.hard = True
         return other
 
-    def expect(self, model: Any, *, keep: bool = True) -> Expectation:
+    def expect(self, model: Any, *, keep: bool = True, finish: Finish | None = None) -> Expectation:
         """Class probabilities of all items under a model's tables, and the counts they imply.
 
-        Without `keep` the class probabilities are dropped, and large data need less memory.
+        Without `keep` the class probabilities are dropped, and large data need less memory. `finish` turns those that
+        are kept into what the method gives.
         """
+        kept = np.empty((self.n_items, self.columns)) if keep else None
+        step = self.step_of(model)
+        found = self._over_groups(step, lambda first, last: None if kept is None else kept[first:last])
+        if kept is not None and finish is not None:
+            kept = finish(self, 0, self.n_items, kept)
+        return replace(found, class_probabilities=kept)
+
+    def step_of(self, model: Any) -> Step:
+        """The model as a pass needs it."""
+        self._require_possible_gold(model.class_prior)
         table, logs = self._table(model)
         with np.errstate(divide="ignore"):
             start = np.log(model.class_prior) if logs else np.ascontiguousarray(model.class_prior)
-        kept = np.empty((self.n_items, self.columns)) if keep else None
-        step = Step(HARD if self.hard else SOFT, table, start, logs)
-        found = self._over_groups(step, lambda first, last: None if kept is None else kept[first:last])
-        return replace(found, class_probabilities=kept)
+        return Step(HARD if self.hard else SOFT, table, start, logs)
 
     def count(self, class_probabilities: FloatArray) -> Expectation:
         """The counts that given class probabilities imply, with log likelihood 0."""
@@ -202,16 +134,31 @@ class AnnotationPass(ABC):
 
     def count_votes(self) -> Expectation:
         """The counts if class probabilities were the items' shares of votes."""
-        return self._over_groups(Step(GIVEN), self.vote_shares)
+        return self.count_rows(AnnotationPass.vote_shares)
+
+    def count_rows(self, rows_of: RowsOf, *, keep: bool = False) -> Expectation:
+        """The counts that class probabilities imply which are made range by range, with log likelihood 0."""
+        kept = np.empty((self.n_items, self.columns)) if keep else None
+
+        def rows(first: int, last: int) -> FloatArray:
+            made = rows_of(self, first, last)
+            if kept is not None:
+                kept[first:last] = made
+            return made
+
+        return replace(self._over_groups(Step(GIVEN), rows), class_probabilities=kept)
 
     def vote_shares(self, first: int = 0, last: int | None = None) -> FloatArray:
-        """(items, n_classes) share of each class in an item's annotations; uniform for items without any."""
+        """(items, n_classes) share of each class in an item's annotations, or its known class; uniform without any."""
         last = self.n_items if last is None else last
         own = self._own(first, last)
         place = self._item(first, last) * self.n_classes + self._labels(own)
         weight = None if self.weight is None else self.weight[own]
         votes = np.bincount(place, weights=weight, minlength=(last - first) * self.n_classes)
         shares = normalize_rows(votes.astype(np.float64).reshape(last - first, self.n_classes))
+        if self.gold is not None:
+            gold = self.gold[first:last, None]
+            shares = np.where(gold >= 0, gold == np.arange(self.n_classes), shares)
         return np.asarray(shares, dtype=np.float64)
 
     def annotated(self, first: int = 0, last: int | None = None) -> NDArray[np.bool_]:
@@ -230,15 +177,27 @@ class AnnotationPass(ABC):
 
     def _compiled_group(self, step: Step, first: int, last: int, rows: FloatArray | None) -> Expectation:
         rows = np.empty((1, self.columns)) if rows is None else rows
-        counts, totals = np.zeros(self.counts_shape), np.zeros(self.columns)
-        log_likelihood = self._compiled(step.table, step.start, first, last, step.mode, step.logs, rows, counts, totals)
-        return Expectation(log_likelihood, counts, totals)
+        return self.add(step, first, last, rows, Sums.zeros(self.counts_shape, self.columns))
+
+    def add(self, step: Step, first: int, last: int, rows: FloatArray, sums: Sums) -> Expectation:
+        """Go on with the sums of a group whose items come in parts; compiled, the parts change no bit."""
+        if COMPILED:
+            one = step.table, step.start, first, last, step.mode, step.logs, rows
+            return Expectation(self._compiled(*one, sums.counts, sums.totals, sums.carried), sums.counts, sums.totals)
+        found = self._plain_group(step, first, last, rows if len(rows) == last - first else None)
+        sums.carried[0] += found.log_likelihood
+        sums.counts[...] += found.counts
+        sums.totals[...] += found.class_totals
+        return Expectation(float(sums.carried[0]), sums.counts, sums.totals)
 
     def _plain_group(self, step: Step, first: int, last: int, rows: FloatArray | None) -> Expectation:
         annotated = self.annotated(first, last)
         probabilities, log_likelihood = rows, 0.0
         if step.mode != GIVEN:
             scores = self._scores(step.table, first, last) + step.start
+            if self.gold is not None:
+                gold, true_class = self.gold[first:last, None], np.arange(self.columns) * self.n_classes // self.columns
+                scores[(gold >= 0) & (gold != true_class)] = -np.inf
             probabilities, log_likelihood = soft_classes(scores)
             if step.mode == HARD:  # items without annotations keep the prior
                 probabilities[annotated], log_likelihood = hard_classes(scores[annotated])
@@ -249,6 +208,19 @@ class AnnotationPass(ABC):
             log_likelihood, self._counts(probabilities, first, last), probabilities[annotated].sum(axis=0)
         )
 
+    def _require_possible_gold(self, class_prior: FloatArray) -> None:
+        """Refuse a class prior of 0 for a class that some item is known to have."""
+        if self.gold is None:
+            return
+        shares = class_prior.reshape(self.n_classes, -1).sum(axis=1)
+        impossible = (self.gold >= 0) & (shares[self.gold] <= 0)
+        if impossible.any():
+            raise InvalidParameterError(
+                f"{int(impossible.sum())} items have gold of a class whose share in class_prior is 0; the first is of "
+                f"class {int(self.gold[impossible][0])} (counted from 0). Give the class a share, or remove its gold.",
+                parameter="class_prior",
+            )
+
     def _own(self, first: int, last: int) -> slice:
         """The annotations of items from `first` to before `last`."""
         return slice(int(self.item_start[first]), int(self.item_start[last]))
@@ -256,6 +228,10 @@ class AnnotationPass(ABC):
     def _item(self, first: int, last: int) -> NDArray[np.int64]:
         """The item of each of these annotations, counted from `first`."""
         return np.repeat(np.arange(last - first), np.diff(self.item_start[first : last + 1]))
+
+    @abstractmethod
+    def _source_weights(self) -> FloatArray:
+        """Sum of weights of annotations for each row of the counts."""
 
     @abstractmethod
     def _table(self, model: Any) -> tuple[FloatArray, bool]:
@@ -294,8 +270,11 @@ class ConfusionPass(AnnotationPass):
     def __init__(self, cells: Cells, *, columns: int | None = None) -> None:
         self.cells = cells
         width = columns or cells.n_classes
-        super().__init__(cells, n_classes=cells.n_classes, columns=width, counts_shape=(cells.n_cells, width))
+        super().__init__(cells, gold=cells.gold, columns=width, counts_shape=(cells.n_cells, width))
         self._incidence: dict[int, Any] = {}
+
+    def _source_weights(self) -> FloatArray:
+        return self.cells.total
 
     def _table(self, model: Any) -> tuple[FloatArray, bool]:
         likelihood = np.maximum(model.likelihood, FLOOR)
@@ -307,7 +286,9 @@ class ConfusionPass(AnnotationPass):
         return self.cells.label_of[self.cells.cell[own]]
 
     def _compiled(self, *arguments: Any) -> float:
-        found: float = _expectation.confusion(self.item_start, self.cells.cell, self.weight, *arguments)
+        found: float = _expectation.confusion(
+            self.item_start, self.gold, self.n_classes, self.cells.cell, self.weight, *arguments
+        )
         return found
 
     def _scores(self, table: Any, first: int, last: int) -> FloatArray:
@@ -342,13 +323,21 @@ class VotePass(AnnotationPass):
     [[0.988, 0.012], [0.1, 0.9]]
     """
 
+    cells: Cells | None = None  # where the source is the cell
+
     def __init__(self, annotations: Annotations, source: NDArray[Any], *, n_sources: int) -> None:
-        super().__init__(
-            annotations, n_classes=annotations.n_classes, columns=annotations.n_classes, counts_shape=(n_sources,)
-        )
+        gold = known_classes(annotations)
+        super().__init__(annotations, gold=gold, columns=annotations.n_classes, counts_shape=(n_sources,))
         self.source = source.astype(np.uint32, copy=False)
         self.label = annotations.label.astype(np.int32, copy=False)
-        self.total = sum_weights(source, annotations.weight, n_sources)
+
+    @cached_property
+    def total(self) -> FloatArray:
+        """(n_sources,) sum of weights of the annotations of each source."""
+        return sum_weights(self.source, self.weight, self.counts_shape[0])
+
+    def _source_weights(self) -> FloatArray:
+        return self.total
 
     def _table(self, model: Any) -> tuple[FloatArray, bool]:
         log_odds = np.ascontiguousarray(model.log_odds)
@@ -359,7 +348,9 @@ class VotePass(AnnotationPass):
         return self.label[own]
 
     def _compiled(self, *arguments: Any) -> float:
-        found: float = _expectation.vote(self.item_start, self.source, self.label, self.weight, *arguments)
+        found: float = _expectation.vote(
+            self.item_start, self.gold, self.n_classes, self.source, self.label, self.weight, *arguments
+        )
         return found
 
     def _scores(self, table: Any, first: int, last: int) -> FloatArray:
@@ -390,3 +381,9 @@ def hard_classes(scores: FloatArray) -> tuple[FloatArray, float]:
     top = scores.max(axis=1, keepdims=True)
     best = scores >= top - TIE
     return best / best.sum(axis=1, keepdims=True), float(top.sum())
+
+
+RowsOf = Callable[[AnnotationPass, int, int], FloatArray]
+"""Class probabilities (items, columns) of the items of a pass from the first to before the last."""
+Finish = Callable[[AnnotationPass, int, int, FloatArray], FloatArray]
+"""Turns class probabilities of a range of items, in latent columns, into those of classes."""

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator, require_room
-from crowdprism.aggregators.em import TOLERANCE, Expectation, FloatArray, climb
-from crowdprism.aggregators.expectation import soft_classes
+from crowdprism.aggregators.em import TOLERANCE, Expectation, FloatArray, Sums, climb
+from crowdprism.aggregators.evidence import groups_of, sum_blocks
 from crowdprism.aggregators.one_coin import confusions_of
+from crowdprism.aggregators.out_of_core import AddBlock, OutOfCore
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit
@@ -46,66 +48,149 @@ class GladEvidence:
     Examples
     --------
     >>> evidence = GladEvidence(Annotations.from_dense([[0, 0, 1]]))
-    >>> evidence.expect(GladModel(np.ones(3), np.zeros(1)), keep=False).counts.round(2).tolist()
+    >>> evidence.expect(GladModel(np.ones(3), np.zeros(1)), keep=False).kept.round(2).tolist()
     [0.73, 0.73, 0.27]
     """
 
     def __init__(self, annotations: Annotations) -> None:
         self.annotations = annotations
-        self.item, self.annotator = annotations.item, annotations.annotator
-        n_annotations = annotations.n_annotations
-        self.weight = np.ones(n_annotations) if annotations.weight is None else annotations.weight.astype(np.float64)
-        self.total_weight = float(self.weight.sum())
+        self.journal = getattr(annotations, "journal", None)
+        self.groups = groups_of(annotations, annotations.n_annotators)
+        self.weights = self._sum(add_weights, counts_shape=(annotations.n_annotators,)).counts
+        self.total_weight = float(self.weights.sum())
 
-    @cached_property
-    def _place(self) -> NDArray[np.int64]:
-        """(n_annotations,) position of (item, label) in a table of items x classes."""
-        return np.asarray(self.item.astype(np.int64) * self.annotations.n_classes + self.annotations.label)
-
-    def _logit(self, model: GladModel) -> FloatArray:
-        return np.asarray(model.ability[self.annotator] * ease_of(model.log_ease)[self.item])
-
-    def _by_item(self, values: FloatArray) -> FloatArray:
-        return np.bincount(self.item, values, self.annotations.n_items).astype(np.float64)
-
-    def _by_annotator(self, values: FloatArray) -> FloatArray:
-        return np.bincount(self.annotator, values, self.annotations.n_annotators).astype(np.float64)
+    def _sum(self, add: AddBlock, *, counts_shape: tuple[int, ...]) -> Expectation:
+        return sum_blocks(self.annotations, self.groups, add, counts_shape=counts_shape)
 
     def expect(self, model: GladModel, *, keep: bool) -> Expectation:
-        """E step, all classes equally likely; the counts are each annotation's probability of being right."""
-        n_items, n_classes = self.annotations.n_items, self.annotations.n_classes
-        logit = self._logit(model)
-        votes = self.weight * (logit + np.log(n_classes - 1))
-        scores = np.bincount(self._place, weights=votes, minlength=n_items * n_classes).reshape(n_items, n_classes)
-        probabilities, log_sums = soft_classes(scores - np.log(n_classes))
-        shared = (self.weight * (np.logaddexp(0.0, logit) + np.log(n_classes - 1))).sum()
-        right = probabilities.ravel()[self._place]
-        totals = probabilities.sum(axis=0)
-        return Expectation(log_sums - float(shared), right, totals, probabilities if keep else None)
+        """E step, all classes equally likely. With `keep`, class probabilities are kept.
 
-    def sweep(self, model: GladModel, right: FloatArray) -> GladModel:
-        """Better ability and log ease for given right-probabilities; never worse.
+        Without, in memory, each annotation's probability of being right is; out of core that is found again in sweeps.
+        """
+        if not isinstance(self.annotations, OutOfCore):
+            add = partial(add_expectation, model, "rows" if keep else "right", None)
+            return self._sum(add, counts_shape=(0,))
+        if not keep:
+            return self._sum(partial(add_expectation, model, None, None), counts_shape=(0,))
+        found = self._sum(partial(add_expectation, model, None, self.annotations.labels), counts_shape=(0,))
+        sample = self.annotations.sample
+        shown = GladModel(model.ability, model.log_ease[:: -(-len(model.log_ease) // sample.n_items)])
+        return replace(found, class_probabilities=GladEvidence(sample).expect(shown, keep=True).kept)
+
+    def sweep(self, model: GladModel, start: GladModel, expectation: Expectation) -> GladModel:
+        """Better ability and log ease for the right-probabilities of the model at the start; never worse.
 
         With x = ability x ease, an annotation that is right with probability t contributes t x - log(1 + exp x),
         which is at least (t - 1/2) x - c x^2 plus a constant, c = tanh(x/2) / (4 x) at the current x (Jaakkola and
         Jordan 2000). Of this bound and the normal priors the best ability is a quotient of two sums; the best log
         ease maximises a function of two sums.
         """
-        pull = self.weight * (right - 0.5)
-        own = model.ability[self.annotator]
-        curvature = self.weight * bound_curvature(self._logit(model))
-        log_ease = climb_log_ease(model.log_ease, self._by_item(pull * own), self._by_item(curvature * own**2))
-        ease = ease_of(log_ease)[self.item]
-        curvature = self.weight * bound_curvature(own * ease)
-        linear = PRIOR_MEAN + self._by_annotator(pull * ease)
-        quadratic = 1.0 + 2.0 * self._by_annotator(curvature * ease**2)
-        return GladModel(linear / quadratic, log_ease)
+        add = partial(add_sweep, model, start, expectation.class_probabilities)
+        found = self._sum(add, counts_shape=(2, len(model.ability)))
+        linear, quadratic = PRIOR_MEAN + found.counts[0], 1.0 + 2.0 * found.counts[1]
+        return GladModel(linear / quadratic, found.kept)
 
     def mean_right(self, model: GladModel) -> FloatArray:
         """(n_annotators,) modelled probability of a right label, on average over the annotator's own items."""
-        sums = self._by_annotator(self.weight / (1.0 + np.exp(-self._logit(model))))
-        weights = self._by_annotator(self.weight)
-        return np.where(weights > 0, sums / np.where(weights > 0, weights, 1.0), 1 / (1 + np.exp(-model.ability)))
+        sums = self._sum(partial(add_mean_right, model), counts_shape=(len(model.ability),)).counts
+        known = self.weights > 0
+        return np.where(known, sums / np.where(known, self.weights, 1.0), 1 / (1 + np.exp(-model.ability)))
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """The annotations of some items: item (from 0), annotator, label, weight, and logit of being right."""
+
+    item: NDArray[np.int64]
+    annotator: NDArray[Any]
+    label: NDArray[Any]
+    weight: Any
+    own: slice  # where they are in the block
+
+    def logit(self, model: GladModel, log_ease: FloatArray) -> FloatArray:
+        """(annotations,) ability x ease."""
+        return np.asarray(model.ability[self.annotator] * ease_of(log_ease)[self.item])
+
+
+def part_of(block: Annotations, first: int, last: int) -> Part:
+    """The annotations of a block's items."""
+    start = block.item_start[first : last + 1]
+    own = slice(int(start[0]), int(start[-1]))
+    item = np.repeat(np.arange(last - first), np.diff(start))
+    weight: Any = 1.0 if block.weight is None else block.weight[own].astype(np.float64)
+    return Part(item, block.annotator[own], block.label[own], weight, own)
+
+
+def add_weights(block: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
+    """Add the weights of each annotator's annotations."""
+    part = part_of(block, first, last)
+    np.add.at(sums.counts, part.annotator, np.broadcast_to(part.weight, part.annotator.shape))
+
+
+def add_expectation(
+    model: GladModel, wanted: str | None, labels: Any, block: Annotations, first: int, last: int, sums: Sums, place: int
+) -> None:
+    """Add the log likelihood of items; keep what is wanted of them."""
+    part = part_of(block, first, last)
+    probabilities, log_likelihood = class_probabilities(model, block, part, first, last, place)
+    sums.carried[0] = np.cumsum(np.append(sums.carried[0], log_likelihood))[-1]  # item by item
+    if wanted is not None:
+        sums.pieces.append(probabilities if wanted == "rows" else probabilities[part.item, part.label])
+    if labels is not None:
+        labels.write(block, first, last, probabilities)
+
+
+def class_probabilities(
+    model: GladModel, block: Annotations, part: Part, first: int, last: int, place: int
+) -> tuple[FloatArray, FloatArray]:
+    """(items, n_classes) class probabilities, and (items,) log likelihoods."""
+    n_items, n_classes, gold = last - first, block.n_classes, known_classes(block)
+    logit = part.logit(model, model.log_ease[place + first : place + last])
+    votes, spread = part.weight * (logit + np.log(n_classes - 1)), np.log(n_classes - 1)
+    scores = np.bincount(part.item * n_classes + part.label, votes, n_items * n_classes).reshape(n_items, n_classes)
+    if gold is not None:
+        known = gold[first:last, None]
+        scores[(known >= 0) & (known != np.arange(n_classes))] = -np.inf
+    top = scores.max(axis=1, keepdims=True)
+    joint = np.exp(scores - top)
+    total = joint.sum(axis=1, keepdims=True)
+    shared = np.bincount(part.item, part.weight * (np.logaddexp(0.0, logit) + spread), n_items)
+    return joint / total, (top + np.log(total))[:, 0] - np.log(n_classes) - shared
+
+
+def add_sweep(
+    model: GladModel,
+    start: GladModel,
+    right: FloatArray | None,  # (all annotations,) where they are in memory
+    block: Annotations,
+    first: int,
+    last: int,
+    sums: Sums,
+    place: int,
+) -> None:
+    """Better log ease of items, which is kept; then add what better abilities follow from."""
+    part, n_items = part_of(block, first, last), last - first
+    if right is None:
+        found = class_probabilities(start, block, part, first, last, place)[0][part.item, part.label]
+    else:
+        found = right[part.own]
+    pull, own = part.weight * (found - 0.5), model.ability[part.annotator]
+    log_ease = model.log_ease[place + first : place + last]
+    curvature = part.weight * bound_curvature(part.logit(model, log_ease))
+    linear, quadratic = (np.bincount(part.item, one, n_items) for one in (pull * own, curvature * own**2))
+    log_ease = climb_log_ease(log_ease, linear.astype(np.float64), quadratic.astype(np.float64))
+    ease = ease_of(log_ease)[part.item]
+    curvature = part.weight * bound_curvature(own * ease)
+    np.add.at(sums.counts[0], part.annotator, pull * ease)
+    np.add.at(sums.counts[1], part.annotator, curvature * ease**2)
+    sums.pieces.append(log_ease)
+
+
+def add_mean_right(model: GladModel, block: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
+    """Add each annotator's probabilities of a right label."""
+    part = part_of(block, first, last)
+    logit = part.logit(model, model.log_ease[place + first : place + last])
+    np.add.at(sums.counts, part.annotator, part.weight / (1.0 + np.exp(-logit)))
 
 
 def ease_of(log_ease: FloatArray) -> FloatArray:
@@ -146,6 +231,7 @@ def climb_log_ease(log_ease: FloatArray, linear: FloatArray, quadratic: FloatArr
     return log_ease
 
 
+@dataclass(eq=False, repr=False)
 class GLAD(Aggregator):
     """Estimate each annotator's ability and each item's difficulty together with the classes (Whitehill et al. 2009).
 
@@ -175,22 +261,23 @@ class GLAD(Aggregator):
 
     name: ClassVar[str] = "glad"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"max_iter": Whole(1), "tolerance": Real(0), "n_sweeps": Whole(1)}
-    difficulty_: FloatArray
+    difficulty_: FloatArray = field(init=False)
 
-    def __init__(self, max_iter: int = MAX_ITER, tolerance: float = TOLERANCE, n_sweeps: int = 3) -> None:
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.n_sweeps = n_sweeps
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    n_sweeps: int = 3
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
-        require_room(annotations, n_rows=n_annotators, columns=n_classes, method="GLAD")
+        if not isinstance(annotations, OutOfCore):
+            require_room(annotations, n_rows=n_annotators, columns=n_classes, method="GLAD")
         evidence = GladEvidence(annotations)
 
         def improve(model: GladModel, expectation: Expectation) -> GladModel:
+            better = model
             for _ in range(self.n_sweeps):
-                model = evidence.sweep(model, expectation.counts)
-            return model
+                better = evidence.sweep(better, model, expectation)
+            return better
 
         start = GladModel(np.full(n_annotators, PRIOR_MEAN), np.full(annotations.n_items, PRIOR_MEAN))
         run = climb(evidence, start, improve, title="GLAD", max_iter=self.max_iter, tolerance=self.tolerance)

@@ -17,14 +17,7 @@ ROW_SUM_SLACK = 1e-3
 
 
 def starting_confusions(given: Any, annotations: Annotations, common: FloatArray) -> FloatArray:
-    """Full confusions from a mapping by annotator name (others get the common matrix) or from an array.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 1]], annotator_names=["ann", "bob"])
-    >>> starting_confusions({"bob": [[0, 1], [1, 0]]}, a, np.eye(2))[1].tolist()
-    [[0.0, 1.0], [1.0, 0.0]]
-    """
+    """Full confusions from a mapping by annotator name (others get the common matrix) or from an array."""
     shape = (annotations.n_annotators, annotations.n_classes, annotations.n_classes)
     if not isinstance(given, Mapping):
         return checked_rows(given, shape, "initial_confusions")

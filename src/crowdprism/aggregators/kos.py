@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import NO_ROOM, Aggregator
+from crowdprism.aggregators.base import NO_ROOM, Aggregator, with_gold_classes
 from crowdprism.aggregators.majority_vote import confusions_against, vote_shares, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import bipartite_components
@@ -38,24 +38,15 @@ class Edges:
 
 def edges_of(annotations: Annotations) -> Edges:
     """Take from annotations what message passing needs."""
+    item = annotations.item
     component, _ = bipartite_components(annotations)
-    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight.astype(float)
-    return Edges(
-        annotations.item,
-        annotations.annotator,
-        component[annotations.item],
-        weight,
-        annotations.n_items,
-        annotations.n_annotators,
-    )
+    weight = np.ones(len(item)) if annotations.weight is None else annotations.weight.astype(float)
+    sizes = annotations.n_items, annotations.n_annotators
+    return Edges(item, annotations.annotator, component[item], weight, *sizes)
 
 
 def with_repeats_joined(annotations: Annotations) -> Annotations:
-    """Turn equal labels by one annotator on one item into one annotation with their summed weight.
-
-    A message leaves out the edge that it is sent along; of a repeated label it would leave out one copy only, and
-    an annotator would vouch for himself.
-    """
+    """Turn equal labels by one annotator on one item into one annotation, so that nobody vouches for himself."""
     columns = (annotations.item, annotations.annotator, annotations.label)
     first = np.append(True, np.any([np.diff(column) != 0 for column in columns], axis=0))
     if first.all():
@@ -65,16 +56,11 @@ def with_repeats_joined(annotations: Annotations) -> Annotations:
 
 
 def unit_scale(messages: NDArray[Any], component: NDArray[Any]) -> NDArray[np.float64]:
-    """Divide the messages of each connected part by their root mean square; parts without messages stay zero.
-
-    Only the messages' ratios within a part decide, and without rescaling they grow beyond all floats.
-    """
+    """Divide the messages of each connected part by their root mean square: only ratios matter, and sizes explode."""
     squares = np.bincount(component, weights=messages**2)
-    counts = np.bincount(component)
-    scale = np.sqrt(squares / np.maximum(counts, 1))
+    scale = np.sqrt(squares / np.maximum(np.bincount(component), 1))
     scale[scale == 0] = 1.0
-    scaled: NDArray[np.float64] = messages / scale[component]
-    return scaled
+    return np.asarray(messages / scale[component])
 
 
 def pass_messages(
@@ -87,8 +73,7 @@ def pass_messages(
 ) -> NDArray[np.float64]:
     """Run the two updates of Karger, Oh and Shah (2014), equations 1 and 2, and return the last messages.
 
-    Each message leaves out the edge it is sent along, as belief propagation does. The start is rescaled too, so
-    the length of `messages` does not matter. Weights multiply an annotation's evidence.
+    Each message leaves out the edge it is sent along, as belief propagation does.
     """
     evidence = signs * edges.weight
     for _ in range(iterations):
@@ -104,10 +89,7 @@ def pass_messages(
 
 
 def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> NDArray[np.float64]:
-    """Weighted vote between -1 and 1 per item: sum of sign times message over sum of absolute messages.
-
-    Zero where no message reached the item.
-    """
+    """(n_items,) weighted vote between -1 and 1; 0 where no message reached the item."""
     strength = edges.weight * np.abs(messages)
     total = np.bincount(edges.item, weights=strength, minlength=edges.n_items)
     vote = np.bincount(edges.item, weights=edges.weight * np.sign(signs) * messages, minlength=edges.n_items)
@@ -116,26 +98,23 @@ def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> ND
 
 def require_cycles(annotations: Annotations, messages: NDArray[Any]) -> None:
     """Refuse data on which every message dies out: without cycles in the graph nobody can be compared."""
-    if messages.any():
-        return
-    once_item = int((annotations.labels_per_item == 1).sum())
-    once_annotator = int((annotations.labels_per_annotator == 1).sum())
-    raise UnsuitableDataError(
-        f"KOS compares annotators along cycles of shared items, and these {annotations.n_annotations} annotations "
-        f"have none: {once_item} of {annotations.n_items} items have one label, {once_annotator} of "
-        f"{annotations.n_annotators} annotators gave one. Use majority-vote, or dawid-skene whose prior pools "
-        "annotators."
-    )
+    if not messages.any():
+        items, people = (int((n == 1).sum()) for n in (annotations.labels_per_item, annotations.labels_per_annotator))
+        raise UnsuitableDataError(
+            f"KOS compares annotators along cycles of shared items, and these {annotations.n_annotations} annotations "
+            f"have none: {items} of {annotations.n_items} items have one label, {people} of "
+            f"{annotations.n_annotators} annotators gave one. "
+            "Use majority-vote, or dawid-skene whose prior pools annotators."
+        )
 
 
+@dataclass(eq=False, repr=False)
 class KOS(Aggregator):
     """Message passing that weighs annotators by agreement along shared items, adversaries counting in reverse.
 
-    Made for many annotators of whom some know and others guess, with two classes about equally frequent. More
-    classes are split into two-class problems. Each connected part of the crowd is solved by itself.
-
-    Class probabilities are shares of the weighted vote, not calibrated. Items that no message reaches (they hang
-    on the crowd by one annotation) keep their vote shares; `result_.warnings` counts them.
+    Made for two classes about equally frequent; more are split into two-class problems. Each connected part of the
+    crowd is solved by itself. Class probabilities are shares of the weighted vote. Items that no message reaches (they
+    hang on the crowd by one annotation) keep their vote shares; `result_.warnings` counts them.
 
     Parameters
     ----------
@@ -145,8 +124,8 @@ class KOS(Aggregator):
         For three classes and more: `"nominal"` asks for each class "this one or another" and takes the highest
         score; `"ordinal"` asks "above class l" for each l and takes the first no (Karger, Oh and Shah 2013).
     start
-        First messages: all `"ones"` (the default: a majority vote, the same whatever annotators are called) or
-        drawn from N(1, 1) as in the paper (`"normal"`). Both end in the same place when rounds suffice.
+        First messages: all `"ones"` (a majority vote), or drawn from N(1, 1) as in the paper (`"normal"`). Both end in
+        the same place when rounds suffice.
     random_state
         Seed for `start="normal"`.
 
@@ -165,17 +144,10 @@ class KOS(Aggregator):
         "start": OneOf("ones", "normal"),
     }
 
-    def __init__(
-        self,
-        iterations: int = 100,
-        decoding: Decoding = "nominal",
-        start: Start = "ones",
-        random_state: int = 0,
-    ) -> None:
-        self.iterations = iterations
-        self.decoding = decoding
-        self.start = start
-        self.random_state = random_state
+    iterations: int = 100
+    decoding: Decoding = "nominal"
+    start: Start = "ones"
+    random_state: int = 0
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         n_given = annotations.labels_per_annotator
@@ -206,6 +178,7 @@ class KOS(Aggregator):
         labelled = votes.sum(axis=1) > 0
         decoded = decode(scores, annotations.n_classes, self.decoding)
         decoded = np.where(reached[:, None], decoded, vote_shares(votes, uniform))
+        decoded = with_gold_classes(decoded, annotations)
         prior = decoded[labelled].mean(axis=0)
         unreached = int((labelled & ~reached).sum())
         notes = (f"{unreached} items were reached by no message and keep their vote shares.",) if unreached else ()
@@ -235,15 +208,7 @@ def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[NDA
 
 
 def decode(scores: NDArray[Any], n_classes: int, decoding: Decoding) -> NDArray[np.float64]:
-    """Class probabilities from scores (n_items, n_problems) between -1 and 1.
-
-    Examples
-    --------
-    >>> decode(np.array([[0.5]]), 2, "nominal").tolist()
-    [[0.25, 0.75]]
-    >>> decode(np.array([[0.9, -0.2]]), 3, "ordinal").tolist()
-    [[0.0, 1.0, 0.0]]
-    """
+    """Class probabilities from scores (n_items, n_problems) between -1 and 1."""
     if n_classes == 2:
         return np.concatenate([(1 - scores) / 2, (1 + scores) / 2], axis=1)
     if decoding == "ordinal":

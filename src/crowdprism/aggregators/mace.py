@@ -8,9 +8,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from crowdprism.aggregators.base import Aggregator, require_room
-from crowdprism.aggregators.em import Expectation, FloatArray, climb_from_each
-from crowdprism.aggregators.expectation import Cells, VotePass, cells_of
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.cells import Cells
+from crowdprism.aggregators.em import FloatArray, climb_from_each
+from crowdprism.aggregators.evidence import vote_pass
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, OneOf, Real, Whole
 from crowdprism.results import FitResult
@@ -130,6 +131,7 @@ def maximize_variational(known: FloatArray, cells: Cells, priors: MacePriors) ->
     return MaceModel(cells, known, np.exp(log_knows), np.exp(log_guesses), np.exp(log_habit), -float(divergence))
 
 
+@dataclass(eq=False, repr=False)
 class MACE(Aggregator):
     """Estimate how often each annotator knows the class rather than answers by habit (Hovy et al. 2013).
 
@@ -172,35 +174,24 @@ class MACE(Aggregator):
         "habit_prior": Real(0, above=True),
     }
 
-    def __init__(
-        self,
-        inference: Inference = "vb",
-        n_restarts: int = 10,
-        max_iter: int = 50,
-        tolerance: float = 1e-5,
-        knowing_prior: float = 0.5,
-        guessing_prior: float = 0.5,
-        habit_prior: float = 1.0,
-        random_state: int = 0,
-    ) -> None:
-        self.inference = inference
-        self.n_restarts = n_restarts
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.knowing_prior = knowing_prior
-        self.guessing_prior = guessing_prior
-        self.habit_prior = habit_prior
-        self.random_state = random_state
+    inference: Inference = "vb"
+    n_restarts: int = 10
+    max_iter: int = 50
+    tolerance: float = 1e-5
+    knowing_prior: float = 0.5
+    guessing_prior: float = 0.5
+    habit_prior: float = 1.0
+    random_state: int = 0
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        cells = cells_of(annotations, method="MACE")
-        require_room(annotations, n_rows=0, columns=annotations.n_classes, method="MACE")
-        evidence = VotePass(annotations, cells.cell, n_sources=cells.n_cells)
+        evidence = vote_pass(annotations, by_cell=True, method="MACE")
+        cells = evidence.cells
+        assert cells is not None
         agreeing = evidence.count_votes().counts
         best, objectives = climb_from_each(
             evidence,
             (self._updated(self._start(agreeing, cells, restart), cells) for restart in range(self.n_restarts)),
-            lambda model, expectation: self._improved(model, expectation),
+            lambda model, expectation: self._updated(model.known_of(expectation.counts), cells),
             title="MACE",
             n_starts=self.n_restarts,
             max_iter=self.max_iter,
@@ -224,9 +215,6 @@ class MACE(Aggregator):
             return agreeing * 0.5  # half of what agrees with the vote may be luck
         competence = stream(self.random_state, "mace", restart).random(cells.n_annotators)
         return np.asarray(agreeing * competence[cells.annotator_of])
-
-    def _improved(self, model: MaceModel, expectation: Expectation) -> MaceModel:
-        return self._updated(model.known_of(expectation.counts), model.cells)
 
     def _updated(self, known: FloatArray, cells: Cells) -> MaceModel:
         update = maximize_variational if self.inference == "vb" else maximize

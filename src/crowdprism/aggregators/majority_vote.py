@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import NO_ROOM, IncrementalAggregator
+from crowdprism.aggregators.base import NO_ROOM, IncrementalAggregator, with_gold_classes
 from crowdprism.aggregators.copies import Dependence, count_once
+from crowdprism.aggregators.out_of_core import OutOfCore
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, OneOf, Real, Whole
 from crowdprism.progress import progress
@@ -24,13 +26,7 @@ TIE_DIGITS = 12  # weighted sums are added in different orders; equal to this ma
 
 
 def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) -> NDArray[np.float64]:
-    """Sum of weights per item and label: (n_items, n_classes). `weight` is per annotation, else the stored one.
-
-    Examples
-    --------
-    >>> vote_totals(Annotations.from_dense([[0, 1, 1]])).tolist()
-    [[1.0, 2.0]]
-    """
+    """Sum of weights per item and label: (n_items, n_classes). `weight` is per annotation, else the stored one."""
     if weight is None:
         weight = annotations.weight
     place = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
@@ -69,18 +65,13 @@ def mean_over_labelled(probabilities: NDArray[Any], labelled: NDArray[np.bool_])
 
 
 def confusions_against(annotations: Annotations, class_probabilities: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Each annotator's confusions against class probabilities, or None where they would not fit in memory.
-
-    Examples
-    --------
-    >>> confusions_against(Annotations.from_dense([[0], [1]]), np.eye(2))[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """Each annotator's confusions against class probabilities, or None where they would not fit in memory."""
     if not confusions_fit(annotations.n_annotators, annotations.n_classes):
         return None
     return np.asarray(normalize_rows(confusion_counts(annotations, class_probabilities)), dtype=np.float64)
 
 
+@dataclass(eq=False, repr=False)
 class MajorityVote(IncrementalAggregator):
     """The label that most annotators gave, every annotator counting the same.
 
@@ -110,28 +101,23 @@ class MajorityVote(IncrementalAggregator):
         "ties": OneOf("lowest", "random", "split"),
     }
 
-    def __init__(
-        self,
-        voting: Literal["soft", "hard"] = "soft",
-        ties: Ties = "split",
-        random_state: int = 0,
-        dependence: Dependence = "auto",
-    ) -> None:
-        self.voting = voting
-        self.ties = ties
-        self.random_state = random_state
-        self.dependence = dependence
+    voting: Literal["soft", "hard"] = "soft"
+    ties: Ties = "split"
+    random_state: int = 0
+    dependence: Dependence = "auto"
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         return count_once(annotations, self.dependence, self._vote)
 
     def _vote(self, annotations: Annotations) -> FitResult:
+        if isinstance(annotations, OutOfCore):
+            return self._build_result(annotations, **annotations.vote(self))
         totals = vote_totals(annotations)
         shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
         labelled = totals.sum(axis=1) > 0  # annotations of weight 0 say nothing
-        prior = mean_over_labelled(shares, labelled)
+        prior = mean_over_labelled(with_gold_classes(shares, annotations), labelled)
         answers = decide(totals, self.ties, self.random_state) if self.voting == "hard" else shares
-        probabilities = np.where(labelled[:, None], answers, prior)
+        probabilities = with_gold_classes(np.where(labelled[:, None], answers, prior), annotations)
         confusions = confusions_against(annotations, probabilities)
         return self._build_result(
             annotations,
@@ -143,6 +129,7 @@ class MajorityVote(IncrementalAggregator):
         )
 
 
+@dataclass(eq=False, repr=False)
 class WeightedVote(IncrementalAggregator):
     """Vote in which annotators count by their agreement with the vote itself: once (Wawa) or repeatedly.
 
@@ -150,12 +137,10 @@ class WeightedVote(IncrementalAggregator):
 
     Parameters
     ----------
-    iterations
-        1 (the default) is Wawa: skills against the majority vote, then one weighted vote. More repeats the two
-        steps, with a step size that halves every 20 rounds (the zero-based skill method has 100), until no
-        skill moves by more than `tolerance`.
-    tolerance
-        Largest change of a skill at which repetition stops.
+    iterations, tolerance
+        1 iteration (the default) is Wawa: skills against the majority vote, then one weighted vote. More repeat the two
+        steps, with a step size that halves every 20 rounds (the zero-based skill method has 100), until no skill moves
+        by more than `tolerance`.
     ties
         The answer where several classes have as many votes: `"split"` counts each by an equal part, so that nothing
         depends on the order of rows or classes; `"lowest"` takes the class that comes first, as crowd-kit does.
@@ -177,29 +162,24 @@ class WeightedVote(IncrementalAggregator):
         "ties": OneOf("split", "lowest"),
     }
 
-    def __init__(
-        self,
-        iterations: int = 1,
-        tolerance: float = 1e-6,
-        ties: Literal["split", "lowest"] = "split",
-        dependence: Dependence = "auto",
-    ) -> None:
-        self.iterations = iterations
-        self.tolerance = tolerance
-        self.ties = ties
-        self.dependence = dependence
+    iterations: int = 1
+    tolerance: float = 1e-6
+    ties: Literal["split", "lowest"] = "split"
+    dependence: Dependence = "auto"
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         return count_once(annotations, self.dependence, self._vote)
 
     def _vote(self, annotations: Annotations) -> FitResult:
+        if isinstance(annotations, OutOfCore):
+            return self._build_result(annotations, **annotations.vote(self))
         skills = np.ones(annotations.n_annotators)
         step, changes = 1.0, []
         with progress("weighted vote", total=self.iterations) as bar:
             for iteration in range(1, self.iterations + 1):
                 if iteration % HALVE_STEP_EVERY == 0:
                     step /= 2
-                answers = decide(skill_votes(annotations, skills), self.ties)
+                answers = with_gold_classes(decide(skill_votes(annotations, skills), self.ties), annotations)
                 change = step * (agreement_with(annotations, answers) - skills)
                 skills = skills + change
                 changes.append(float(np.abs(change).max(initial=0.0)))
@@ -209,6 +189,7 @@ class WeightedVote(IncrementalAggregator):
         shares = vote_shares(
             skill_votes(annotations, skills), np.full(annotations.n_classes, 1 / annotations.n_classes)
         )
+        shares = with_gold_classes(shares, annotations)
         labelled = vote_totals(annotations).sum(axis=1) > 0
         prior = mean_over_labelled(shares, labelled)
         probabilities = np.where(labelled[:, None], shares, prior)
@@ -225,16 +206,7 @@ class WeightedVote(IncrementalAggregator):
 
 
 def agreement_with(annotations: Annotations, answers: NDArray[Any]) -> NDArray[np.float64]:
-    """Mean probability that `answers` (n_items, n_classes) gives to each annotator's labels: (n_annotators,).
-
-    Annotators without annotations agree by chance.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 1], [1, 1]])
-    >>> agreement_with(a, np.array([[1.0, 0.0], [0.0, 1.0]])).tolist()
-    [1.0, 0.5]
-    """
+    """(n_annotators,) mean probability of their labels by `answers` (n_items, n_classes); chance without labels."""
     agreed = answers[annotations.item, annotations.label]
     weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
     total = np.bincount(annotations.annotator, weights=weight, minlength=annotations.n_annotators)
@@ -243,9 +215,6 @@ def agreement_with(annotations: Annotations, answers: NDArray[Any]) -> NDArray[n
 
 
 def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.float64]:
-    """Votes in which each annotation counts its weight times its annotator's skill: (n_items, n_classes).
-
-    Whoever gave the winning label of some item has a skill above zero, so no annotated item is left without votes.
-    """
+    """(n_items, n_classes) votes in which each annotation counts its weight times its annotator's skill."""
     own = 1.0 if annotations.weight is None else annotations.weight
     return np.round(vote_totals(annotations, own * skills[annotations.annotator]), TIE_DIGITS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -32,11 +33,6 @@ def trimmed_means(
     """Mean of each owner's ratios without up to `trim` of the largest above and the smallest below `current`.
 
     An owner whose ratios were all removed, or who has none, keeps `current`.
-
-    Examples
-    --------
-    >>> trimmed_means(np.array([1.0, 2.0, 99.0]), np.zeros(3, int), np.array([1.5]), np.array([1]))
-    array([2.])
     """
     n_owners = len(current)
     count = np.bincount(owner, minlength=n_owners)
@@ -76,16 +72,8 @@ def robust_rank_one(
     iterations: int,
     tolerance: float,
 ) -> tuple[NDArray[np.float64], list[float]]:
-    """Return s with `target` about s[row] * s[column], by alternating trimmed means, and the change per round.
-
-    Examples
-    --------
-    >>> s, _ = robust_rank_one(np.array([0.4, 0.4]), np.array([0, 1]), np.array([1, 0]), np.zeros(2, int),
-    ...                        iterations=50, tolerance=1e-10)
-    >>> round(float(s[0] * s[1]), 6)
-    0.4
-    """
-    u = np.full(len(trim), 0.5)  # the same for all: no annotator's name or place matters
+    """Return s with `target` about s[row] * s[column], by alternating trimmed means, and the change per round."""
+    u = np.where(np.bincount(row, minlength=len(trim)) > 0, 0.5, 0.0)  # the same for all who share items with anyone
     v = u.copy()
     changes: list[float] = []
     with progress("MMSR", total=iterations) as bar:
@@ -102,10 +90,9 @@ def robust_rank_one(
 
 
 def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[Any], n: int) -> NDArray[np.float64]:
-    """Return +1 for annotators on the side of the majority and -1 for those against it: (n_annotators,).
+    """(n_annotators,) 1 for annotators on the side of the majority, -1 for those against it.
 
-    `agreement` is signed and weighted. Power iteration on the row-normalised sign graph from all ones; each
-    connected part is solved by itself because the start is the same everywhere and nothing mixes.
+    Power iteration on the row-normalised graph of signed and weighted agreement, from all ones.
     """
     total = np.bincount(row, weights=np.abs(agreement), minlength=n)
     side = np.ones(n)
@@ -115,15 +102,14 @@ def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[A
     return np.where(side < 0, -1.0, 1.0)
 
 
+@dataclass(eq=False, repr=False)
 class MMSR(Aggregator):
     """One skill per annotator from a robust rank-one fit to who agrees with whom, then a log-odds weighted vote.
 
     Under the one-coin model the chance-corrected agreement of two annotators is the product of their skills
-    s = (K p - 1) / (K - 1), with p the probability of a right label. Trimmed means make the fit robust against
-    pairs that collude.
-
-    `result_.skills` are the probabilities p. Annotators who share no item with anyone get the mean skill of the
-    others; `result_.warnings` counts them.
+    s = (K p - 1) / (K - 1), with p the probability of a right label, which `result_.skills` has. Trimmed means make the
+    fit robust against pairs that collude. Annotators who share no item with anyone get the mean skill of the others;
+    `result_.warnings` counts them.
 
     Parameters
     ----------
@@ -143,15 +129,19 @@ class MMSR(Aggregator):
     name: ClassVar[str] = "mmsr"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"trim": (Whole(0), None), "iterations": Whole(1), "tolerance": Real(0)}
 
-    def __init__(self, trim: int | None = None, iterations: int = 10_000, tolerance: float = 1e-10) -> None:
-        self.trim = trim
-        self.iterations = iterations
-        self.tolerance = tolerance
+    trim: int | None = None
+    iterations: int = 10_000
+    tolerance: float = 1e-10
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
         entries = co_label_entries(annotations)
-        require_shared_items(annotations, entries.n_pairs)
+        if not entries.n_pairs:
+            raise UnsuitableDataError(
+                f"MMSR learns skills from items that two annotators share, and no two of the {n_annotators} annotators "
+                f"share any of the {annotations.n_items} items. Use majority-vote, or collect a second label for some "
+                "items."
+            )
         common = entries.common()
         agreement = (n_classes * entries.agreeing() / common - 1) / (n_classes - 1)
         row = np.concatenate([entries.first, entries.second])
@@ -190,17 +180,6 @@ class MMSR(Aggregator):
         )
 
 
-def require_shared_items(annotations: Annotations, n_pairs: int) -> None:
-    """Refuse data in which no two annotators labelled the same item."""
-    if n_pairs:
-        return
-    raise UnsuitableDataError(
-        f"MMSR learns skills from items that two annotators share, and no two of the {annotations.n_annotators} "
-        f"annotators share any of the {annotations.n_items} items. Use majority-vote, or collect a second label "
-        "for some items."
-    )
-
-
 def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> NDArray[np.float64]:
     """Probability of a right label from s = (K p - 1) / (K - 1), kept off its ends as in Ma and Olshevsky (2020).
 
@@ -219,10 +198,7 @@ def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> 
 def one_coin_posterior(
     annotations: Annotations, accuracies: NDArray[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Class probabilities by the log-odds weighted vote under equal class shares, and their mean as the prior.
-
-    Unlabelled items get the prior.
-    """
+    """Class probabilities by the log-odds weighted vote under equal class shares, and their mean for other items."""
     from scipy.special import softmax
 
     odds = np.log((annotations.n_classes - 1) * accuracies / (1 - accuracies))

@@ -9,14 +9,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.base import Aggregator, with_gold_classes
+from crowdprism.aggregators.cells import cells_of
 from crowdprism.aggregators.crowd_prior import ConfusionPrior
 from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, climb
-from crowdprism.aggregators.expectation import ConfusionPass, cells_of
+from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.majority_vote import mean_over_labelled, vote_shares, vote_totals
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.pairs import CoLabelEntries, CoLabels, co_label_entries
+from crowdprism.annotations.pairs import CoLabels, co_label_entries
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult, confusion
@@ -28,21 +29,11 @@ LEAST_USABLE_SHARE = 0.5  # of annotations by annotators who can be used; below 
 
 @dataclass(frozen=True)
 class VoteStart:
-    """Confusions by the items' vote shares: a rough reference that fixes which class is which.
+    """Confusions by the items' vote shares: a rough reference that fixes which class is which."""
 
-    Attributes
-    ----------
-    confusions
-        (n_annotators, true class, given label), each row held near the crowd's by one pseudo-annotation.
-    pooled
-        (true class, given label) of the crowd.
-    prior
-        (n_classes,) mean vote shares.
-    """
-
-    confusions: NDArray[np.float64]
-    pooled: NDArray[np.float64]
-    prior: NDArray[np.float64]
+    confusions: NDArray[np.float64]  # (n_annotators, true class, given label), held near the crowd's
+    pooled: NDArray[np.float64]  # (true class, given label) of the crowd
+    prior: NDArray[np.float64]  # (n_classes,) mean vote shares
 
 
 def vote_start(annotations: Annotations, *, method: str) -> VoteStart:
@@ -50,6 +41,7 @@ def vote_start(annotations: Annotations, *, method: str) -> VoteStart:
     require_block_room(annotations.n_annotators, annotations.n_classes, method, of="annotators")
     totals = vote_totals(annotations)
     shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
+    shares = with_gold_classes(shares, annotations)
     counts = confusion_counts(annotations, shares)
     pooled = np.asarray(pooled_confusion(counts), dtype=np.float64)
     prior = mean_over_labelled(shares, totals.sum(axis=1) > 0)
@@ -62,50 +54,27 @@ def probability_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def in_class_order(rows: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
-    """Bring confusion rows (true class, given label) found in any order into the order closest to the reference.
-
-    Examples
-    --------
-    >>> in_class_order(np.array([[0.1, 0.9], [0.8, 0.2]]), np.eye(2)).tolist()
-    [[0.8, 0.2], [0.1, 0.9]]
-    """
+    """Bring confusion rows (true class, given label) found in any order into the order closest to the reference."""
     return np.asarray(rows[class_alignment(rows[None], reference[None])])
 
 
-@dataclass(frozen=True)
-class UsablePairs:
-    """Pairs of annotators with enough shared items, and who takes part in any."""
-
-    co_labels: CoLabels
-    usable: NDArray[np.bool_]  # (n_annotators,)
-
-
-def usable_pairs(annotations: Annotations, *, least_shared: int, method: str) -> UsablePairs:
-    """Keep pairs that share at least `least_shared` items; refuse where too few annotators are left."""
-    entries = co_label_entries(annotations)
-    keep = entries.common() >= least_shared
+def usable_pairs(annotations: Annotations, *, least_shared: int, method: str) -> tuple[CoLabels, NDArray[np.bool_]]:
+    """Pairs of annotators with enough shared items, and a mask of who takes part in any; refuse if these are few."""
+    entries, given = co_label_entries(annotations), annotations.labels_per_annotator
+    common = entries.common()
+    keep = common >= least_shared
     usable = np.zeros(annotations.n_annotators, dtype=bool)
     usable[entries.first[keep]] = usable[entries.second[keep]] = True
-    require_co_labels(annotations, entries, usable, least_shared=least_shared, method=method)
-    require_block_room(int(keep.sum()), annotations.n_classes, method)
-    return UsablePairs(entries.blocks(keep), usable)
-
-
-def require_co_labels(
-    annotations: Annotations, entries: CoLabelEntries, usable: NDArray[np.bool_], *, least_shared: int, method: str
-) -> None:
-    """Refuse where fewer than three annotators, or those who gave less than half the annotations, can be used."""
-    given = annotations.labels_per_annotator
     share = given[usable].sum() / max(given.sum(), 1)
-    if usable.sum() >= 3 and share >= LEAST_USABLE_SHARE:
-        return
-    most = entries.common().max(initial=0.0)
-    raise UnsuitableDataError(
-        f"{method} learns from items that two annotators share and needs pairs with at least {least_shared} of "
-        f"them: only {int(usable.sum())} of {annotations.n_annotators} annotators have such a partner (they gave "
-        f"{share:.0%} of the annotations; three annotators and {LEAST_USABLE_SHARE:.0%} are needed), and the "
-        f"closest pair shares {most:g} items. Use dawid-skene, whose prior pools sparse annotators."
-    )
+    if usable.sum() < 3 or share < LEAST_USABLE_SHARE:
+        raise UnsuitableDataError(
+            f"{method} learns from items that two annotators share and needs pairs with at least {least_shared} of "
+            f"them: only {int(usable.sum())} of {annotations.n_annotators} annotators have such a partner (they gave "
+            f"{share:.0%} of the annotations; three annotators and {LEAST_USABLE_SHARE:.0%} are needed), and the "
+            f"closest pair shares {common.max(initial=0.0):g} items. Use dawid-skene, whose prior pools annotators."
+        )
+    require_block_room(int(keep.sum()), annotations.n_classes, method)
+    return entries.blocks(keep), usable
 
 
 def require_block_room(count: int, n_classes: int, method: str, *, of: str = "pairs of annotators") -> None:
@@ -148,15 +117,9 @@ class MomentAggregator(Aggregator):
         """Class probabilities by the estimate (`em_rounds=0`), or by EM that starts from it."""
         pseudo_counts = self.prior_strength * pooled
         fit = refine_by_em(annotations, confusions, class_prior, pseudo_counts=pseudo_counts, max_iter=self.em_rounds)
-        parts = {**(history or {}), **({"objective": fit.objective} if fit.objective else {})}
-        return self._build_result(
-            annotations,
-            fit.class_probabilities,
-            confusions=fit.confusions,
-            class_prior=fit.class_prior,
-            history=parts,
-            warnings=notes,
-        )
+        history = {**(history or {}), **({"objective": fit.objective} if fit.objective else {})}
+        parts: dict[str, Any] = {"confusions": fit.confusions, "class_prior": fit.class_prior, "history": history}
+        return self._build_result(annotations, fit.class_probabilities, warnings=notes, **parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -181,14 +144,6 @@ def refine_by_em(
     """Run Dawid-Skene EM from given confusion matrices and class prior, beginning with an E step.
 
     With `max_iter=0` the class probabilities are those of the given parameters.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0]])
-    >>> start = np.repeat([[[0.8, 0.2], [0.2, 0.8]]], 3, axis=0)
-    >>> fit = refine_by_em(a, start, np.array([0.5, 0.5]), pseudo_counts=np.zeros((2, 2)))
-    >>> fit.class_probabilities.argmax(axis=1).tolist()
-    [0, 1, 0]
     """
     cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
     evidence = ConfusionPass(cells)
@@ -211,7 +166,7 @@ def refine_by_em(
 
 def unusable_note(unusable: NDArray[np.bool_]) -> tuple[str, ...]:
     """Say how many annotators were measured against votes instead."""
-    n = int(unusable.sum())
-    if not n:
-        return ()
-    return (f"{n} annotators share too few items with others; their confusions started from vote shares.",)
+    note = (
+        f"{int(unusable.sum())} annotators share too few items with others; their confusions started from vote shares."
+    )
+    return (note,) if unusable.any() else ()

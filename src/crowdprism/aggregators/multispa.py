@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.moments import (
     MomentAggregator,
-    VoteStart,
     by_annotator,
     in_class_order,
     probability_rows,
@@ -35,19 +34,9 @@ VANISHED = 1e-9  # squared length of a remainder, relative to the longest vector
 
 
 def successive_projection(vectors: NDArray[Any], n_picks: int) -> NDArray[np.int64]:
-    """Pick vectors that span the cone of all: the longest, then the longest after projecting it out, and so on.
+    """Pick vectors (n, dimension) that span the cone of all: the longest, then the longest after projecting it out...
 
     Returns fewer than `n_picks` positions where the vectors span fewer dimensions.
-
-    Parameters
-    ----------
-    vectors
-        (n_vectors, n_dimensions)
-
-    Examples
-    --------
-    >>> successive_projection(np.array([[0.5, 0.5], [0.0, 1.0], [1.0, 0.0]]), 2).tolist()
-    [1, 2]
     """
     remainder = np.array(vectors, dtype=np.float64)
     picks: list[int] = []
@@ -67,12 +56,8 @@ def successive_projection(vectors: NDArray[Any], n_picks: int) -> NDArray[np.int
 def anchor_rows(columns: NDArray[Any], *, least_mass: float) -> NDArray[np.float64] | None:
     """Confusion rows of one annotator, in no particular order, or None where too few columns can be trusted.
 
-    Parameters
-    ----------
-    columns
-        (n_columns, given label) counts of the annotator's labels on items to which a partner gave one label.
-    least_mass
-        Columns with fewer counts are left out: a single shared item always looks like a pure one.
+    `columns` (n_columns, given label) count the annotator's labels on items to which a partner gave one label. Those
+    with less than `least_mass` are left out: a single shared item always looks like a pure one.
     """
     n_classes = columns.shape[1]
     mass = columns.sum(axis=1)
@@ -114,15 +99,7 @@ def anchored_confusions(
 
 
 def pair_prior(co_labels: CoLabels, confusions: NDArray[Any]) -> NDArray[np.float64]:
-    """Class prior by non-negative least squares of all pairs' label shares on the confusions.
-
-    Examples
-    --------
-    >>> one = np.array([[0.9, 0.1], [0.2, 0.8]])
-    >>> joint = one.T @ np.diag([0.7, 0.3]) @ one
-    >>> pair_prior(CoLabels(np.array([0]), np.array([1]), joint[None]), np.array([one, one])).round(6).tolist()
-    [0.7, 0.3]
-    """
+    """Class prior by non-negative least squares of all pairs' label shares on the confusions."""
     from scipy.optimize import nnls
 
     n_classes = co_labels.n_classes
@@ -139,11 +116,9 @@ def pair_prior(co_labels: CoLabels, confusions: NDArray[Any]) -> NDArray[np.floa
 def refine_by_likelihood(
     co_labels: CoLabels, start: PairModel, *, iterations: int, tolerance: float
 ) -> tuple[PairModel, list[float]]:
-    """Minimise the divergence of observed from modelled label pairs, each pair weighing its shared items.
+    """Maximise the composite likelihood of all label pairs; returns the model and the mean per pair after each round.
 
-    That is the composite likelihood of all label pairs. Each round is a majorisation step (EM with the true class
-    of a pair as the hidden variable), so the objective never falls and no step size is needed. Returns the model
-    and the mean log likelihood per label pair after each round.
+    Each round is EM with the true class of a pair as the hidden variable, so the objective never falls.
     """
     model, objective = start, []
     total = co_labels.counts.sum()
@@ -175,7 +150,32 @@ def likelihood_step(co_labels: CoLabels, model: PairModel) -> tuple[PairModel, f
     return PairModel(confusions, np.asarray(probability_rows(shares[None])[0])), likelihood
 
 
-class MultiSPA(MomentAggregator):
+class ProjectionAggregator(MomentAggregator):
+    """What MultiSPA and MultiSPA-KL share."""
+
+    least_shared: int
+    least_mass: float | None
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"least_shared": Real(0), "least_mass": (Real(0), None)}
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        votes = vote_start(annotations, method=type(self).__name__)
+        pairs, _ = usable_pairs(annotations, least_shared=self.least_shared, method="MultiSPA")
+        least_mass = annotations.n_classes + 1 if self.least_mass is None else self.least_mass
+        rows, found = anchored_confusions(pairs, reference=votes.confusions, least_mass=least_mass)
+        start = PairModel(probability_rows(rows), pair_prior(pairs, probability_rows(rows)))
+        model, objective = self._refined(pairs, start)
+        history = {"pair_log_likelihood": objective} if objective else {}
+        notes = unusable_note(~found & (annotations.labels_per_annotator > 0))
+        return self._finish(
+            annotations, model.confusions, model.prior, pooled=votes.pooled, history=history, notes=notes
+        )
+
+    def _refined(self, co_labels: CoLabels, start: PairModel) -> tuple[PairModel, list[float]]:
+        return start, []
+
+
+@dataclass(eq=False, repr=False)
+class MultiSPA(ProjectionAggregator):
     """Confusions from pairs of annotators by successive projection, then a few rounds of EM.
 
     Needs annotators who share many items, and for each class and annotator a partner who gives some label (nearly)
@@ -197,49 +197,19 @@ class MultiSPA(MomentAggregator):
     >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
     >>> truth = np.arange(300) % 3
     >>> a = simulate_annotations(truth, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
-    >>> float((MultiSPA().fit(a).result_.labels() == truth).mean()) > 0.95
+    >>> float((MultiSPA(use_gold=False).fit(a).result_.labels() == truth).mean()) > 0.95
     True
     """
 
     name: ClassVar[str] = "multispa"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"least_shared": Real(0), "least_mass": (Real(0), None)}
-
-    def __init__(
-        self,
-        least_shared: int = 10,
-        least_mass: float | None = None,
-        em_rounds: int = 10,
-        prior_strength: float = 1.0,
-    ) -> None:
-        self.least_shared = least_shared
-        self.least_mass = least_mass
-        self.em_rounds = em_rounds
-        self.prior_strength = prior_strength
-
-    def _aggregate(self, annotations: Annotations) -> FitResult:
-        votes = vote_start(annotations, method=type(self).__name__)
-        pairs = usable_pairs(annotations, least_shared=self.least_shared, method="MultiSPA")
-        start, found = self._projected(pairs.co_labels, votes, annotations)
-        model, objective = self._refined(pairs.co_labels, start)
-        history = {"pair_log_likelihood": objective} if objective else {}
-        notes = unusable_note(~found & (annotations.labels_per_annotator > 0))
-        return self._finish(
-            annotations, model.confusions, model.prior, pooled=votes.pooled, history=history, notes=notes
-        )
-
-    def _projected(
-        self, co_labels: CoLabels, votes: VoteStart, annotations: Annotations
-    ) -> tuple[PairModel, NDArray[np.bool_]]:
-        least_mass = annotations.n_classes + 1 if self.least_mass is None else self.least_mass
-        rows, found = anchored_confusions(co_labels, reference=votes.confusions, least_mass=least_mass)
-        confusions = probability_rows(rows)
-        return PairModel(confusions, pair_prior(co_labels, confusions)), found
-
-    def _refined(self, co_labels: CoLabels, start: PairModel) -> tuple[PairModel, list[float]]:
-        return start, []
+    least_shared: int = 10
+    least_mass: float | None = None
+    em_rounds: int = 10
+    prior_strength: float = 1.0
 
 
-class MultiSPAKL(MultiSPA):
+@dataclass(eq=False, repr=False)
+class MultiSPAKL(ProjectionAggregator):
     """MultiSPA, refined so that the modelled label pairs diverge least from the observed ones.
 
     Pairs weigh by their shared items; the paper weighs all pairs alike, which lets rare pairs add noise.
@@ -251,22 +221,16 @@ class MultiSPAKL(MultiSPA):
     least_shared, least_mass, em_rounds, prior_strength
         As in `MultiSPA`.
 
-    Examples
-    --------
-    >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
-    >>> truth = np.arange(300) % 3
-    >>> a = simulate_annotations(truth, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
-    >>> float((MultiSPAKL().fit(a).result_.labels() == truth).mean()) > 0.95
-    True
     """
 
     name: ClassVar[str] = "multispa-kl"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"iterations": Whole(1), "tolerance": Real(0)}
-
-    def __init__(self, iterations: int = 1000, tolerance: float = 1e-7, **options: Any) -> None:
-        super().__init__(**options)
-        self.iterations = iterations
-        self.tolerance = tolerance
+    iterations: int = 1000
+    tolerance: float = 1e-7
+    least_shared: int = 10
+    least_mass: float | None = None
+    em_rounds: int = 10
+    prior_strength: float = 1.0
 
     def _refined(self, co_labels: CoLabels, start: PairModel) -> tuple[PairModel, list[float]]:
         return refine_by_likelihood(co_labels, start, iterations=self.iterations, tolerance=self.tolerance)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import IncrementalAggregator, require_room
+from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.dawid_skene import ClassPrior
 from crowdprism.aggregators.em import (
     MAX_ITER,
@@ -20,7 +20,7 @@ from crowdprism.aggregators.em import (
     climb,
     fixed_class_prior,
 )
-from crowdprism.aggregators.expectation import VotePass
+from crowdprism.aggregators.evidence import vote_pass
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.parameters import Allowed, Real, Whole
@@ -99,9 +99,8 @@ class CoinAggregator(IncrementalAggregator):
 
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
         name, n_classes = type(self).__name__, annotations.n_classes
-        require_room(annotations, n_rows=annotations.n_annotators, columns=n_classes, method=name)
         fixed = fixed_class_prior(self.class_prior, n_classes)
-        evidence = VotePass(annotations, annotations.annotator, n_sources=annotations.n_annotators)
+        evidence = vote_pass(annotations, method=name)
         votes = evidence.count_votes()
         common = float(votes.counts.sum() / max(evidence.total_weight, EDGE))
         prior = CoinPrior(self.prior_strength * common, self.prior_strength * (1 - common))
@@ -136,6 +135,7 @@ class CoinAggregator(IncrementalAggregator):
         return given
 
 
+@dataclass(eq=False, repr=False)
 class OneCoin(CoinAggregator):
     """Estimate one accuracy per annotator and the true classes together; wrong labels are equally likely.
 
@@ -166,24 +166,17 @@ class OneCoin(CoinAggregator):
 
     name: ClassVar[str] = "one-coin"
 
-    def __init__(
-        self,
-        max_iter: int = MAX_ITER,
-        tolerance: float = TOLERANCE,
-        prior_strength: float = PRIOR_STRENGTH,
-        class_prior: ClassPrior | NDArray[Any] | list[float] = "uniform",
-        initial_accuracy: float | NDArray[Any] | None = None,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.prior_strength = prior_strength
-        self.class_prior = class_prior
-        self.initial_accuracy = initial_accuracy
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    prior_strength: float = PRIOR_STRENGTH
+    class_prior: ClassPrior | NDArray[Any] | list[float] = "uniform"
+    initial_accuracy: float | NDArray[Any] | None = None
 
     def _initial(self) -> Any:
         return self.initial_accuracy
 
 
+@dataclass(eq=False, repr=False)
 class ZenCrowd(CoinAggregator):
     """Estimate one reliability per annotator by EM, all classes equally likely (Demartini et al. 2012).
 
@@ -208,15 +201,9 @@ class ZenCrowd(CoinAggregator):
     prior_strength = 0.0
     class_prior = "uniform"
 
-    def __init__(
-        self,
-        max_iter: int = MAX_ITER,
-        tolerance: float = TOLERANCE,
-        initial_reliability: float = INITIAL_RELIABILITY,
-    ) -> None:
-        self.max_iter = max_iter
-        self.tolerance = tolerance
-        self.initial_reliability = initial_reliability
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    initial_reliability: float = INITIAL_RELIABILITY
 
     def _initial(self) -> Any:
         return self.initial_reliability

@@ -27,24 +27,12 @@ N_NAMES = 8
 
 @dataclass(frozen=True, eq=False)
 class Merged:
-    """Annotations in which each group is one annotator.
+    """Annotations in which each group is one annotator."""
 
-    Attributes
-    ----------
-    annotations
-        The voice stands in the place of its first member; other members have no annotations here.
-    fidelities
-        (n_groups,) mean share of members' labels that are the voice's answer.
-    log_likelihood
-        Of the members' labels given the voices' answers.
-    channels
-        For each group (n_members, answer of the voice, given label), rows sum to one.
-    """
-
-    annotations: Annotations
-    fidelities: FloatArray
-    log_likelihood: float
-    channels: tuple[FloatArray, ...]
+    annotations: Annotations  # the voice stands in the place of its first member; other members have no annotations
+    fidelities: FloatArray  # (n_groups,) mean share of members' labels that are the voice's answer
+    log_likelihood: float  # of the members' labels given the voices' answers
+    channels: tuple[FloatArray, ...]  # of each group (n_members, answer of the voice, given label), rows sum to one
 
 
 def merge(annotations: Annotations, groups: Sequence[Group]) -> Merged:

@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.em import Expectation, FloatArray
-from crowdprism.aggregators.expectation import FLOOR, Cells, ConfusionPass
+from crowdprism.aggregators.cells import Cells
+from crowdprism.aggregators.em import Expectation, FloatArray, Sums
+from crowdprism.aggregators.evidence import sum_blocks
+from crowdprism.aggregators.expectation import FLOOR, ConfusionPass
 from crowdprism.annotations import Annotations
 
 ROUNDS = 3  # more rounds drift
@@ -75,19 +77,23 @@ def crowd_skill(annotations: Annotations, evidence: ConfusionPass) -> CrowdSkill
     Two annotators of skill p agree with probability p^2 + (1-p)^2 / (K-1). How far annotators differ is the variance
     component of a one-way random-effects model of agreement.
     """
-    n_annotators, c = annotations.n_annotators, 1.0 / max(annotations.n_classes - 1, 1)
-    weight, total, squares = np.zeros(n_annotators), np.zeros(n_annotators), 0.0
-    for first, last in evidence.groups:
-        annotator, pair_weight, agreement = _agreement(annotations, first, last)
-        weight += np.bincount(annotator, pair_weight, n_annotators)
-        total += np.bincount(annotator, pair_weight * agreement, n_annotators)
-        squares += float(pair_weight @ agreement**2)
+    c = 1.0 / max(annotations.n_classes - 1, 1)
+    found = sum_blocks(annotations, evidence.groups, _add_agreement, counts_shape=(2, annotations.n_annotators))
+    (weight, total), squares = found.counts, float(found.class_totals[0])
     if not weight.any():
         return None
     mean = total.sum() / weight.sum()
     root = np.sqrt(max(c * c - (1 + c) * (c - mean), 0.0))
     skill = float(np.clip((c + root) / (1 + c), 1.0 / annotations.n_classes + LEAST_ABOVE_CHANCE, LARGEST_SKILL))
     return CrowdSkill(skill, _skill_weight(weight, total, squares, skill=skill, contrast=skill - (1 - skill) * c))
+
+
+def _add_agreement(annotations: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
+    """Add each annotator's comparisons and agreement, and the sum of squared agreement."""
+    annotator, weight, agreement = _agreement(annotations, first, last)
+    np.add.at(sums.counts[0], annotator, weight)
+    np.add.at(sums.counts[1], annotator, weight * agreement)
+    sums.totals[0] = np.cumsum(np.concatenate([sums.totals, weight * agreement**2]))[-1]  # added one by one
 
 
 def _agreement(

@@ -123,41 +123,28 @@ class Candidate:
     gain: float
     fidelities: FloatArray
 
-    @property
-    def tightness(self) -> float:
-        """Of the loosest group."""
-        return min(group.tightness for group in self.groups)
-
 
 def choose(annotations: Annotations, groups: Sequence[TightGroup]) -> Found:
-    """Of all combinations of groups, the one to count once: a clear gain, then the tightest of almost equal ones.
-
-    Combinations that label fewer gold items correctly than independent annotators do are left out.
-    """
+    """Of all combinations of groups, the one to count once: a clear gain, then the tightest of almost equal ones."""
     independent = fit_confusions(annotations)
-    tried = [
-        try_groups(annotations, some, independent)
-        for n_groups in range(1, len(groups) + 1)
-        for some in combinations(groups, n_groups)
-    ]
+    sizes = range(1, len(groups) + 1)
+    tried = [try_groups(annotations, some, independent) for size in sizes for some in combinations(groups, size)]
     by_size = GAIN_PER_ITEM * annotations.n_items
     best = max(one.gain for one in tried)
     if best < max(LEAST_GAIN, by_size):
         return Found()
     close = [one for one in tried if one.gain > max(best - max(LEAST_DIFFERENCE, by_size), 0.0)]
-    chosen = max(close, key=lambda one: one.tightness)
-    faithful = chosen.fidelities >= LEAST_FIDELITY
-    return Found(
-        tuple(group.members for group, is_voice in zip(chosen.groups, faithful, strict=True) if is_voice),
-        tuple(group.members for group, is_voice in zip(chosen.groups, faithful, strict=True) if not is_voice),
-    )
+    chosen = max(close, key=lambda one: min(group.tightness for group in one.groups))
+    faithful = list(zip(chosen.groups, chosen.fidelities >= LEAST_FIDELITY, strict=True))
+    return Found(*(tuple(group.members for group, voice in faithful if voice == wanted) for wanted in (True, False)))
 
 
 def try_groups(annotations: Annotations, groups: tuple[TightGroup, ...], independent: SampleFit) -> Candidate:
     """How much likelier labels are if these groups are voices, less what the freedom of that model explains.
 
     A voice has K(K-1) parameters of its own, and once a group no longer decides the classes, the confusions of
-    everybody else on its items adapt to noise as well. Where the others do not agree beyond the voice, it is right.
+    everybody else on its items adapt to noise as well. The gain is minus infinity where the voice seems right: the
+    others do not agree beyond it, or fewer items with gold are labelled correctly.
     """
     members = [group.members for group in groups]
     merged = merge(annotations, members)

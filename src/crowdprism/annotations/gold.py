@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 LABEL_COLUMNS = ("gold", "label", "answer")  # of a frame, the first that it has
 
 
+def known_classes(annotations: Annotations) -> NDArray[np.int32] | None:
+    """(n_items,) true class of each item, -1 where it is unknown; None without any gold."""
+    if annotations.gold is None or not annotations.gold.count():
+        return None
+    return np.where(np.ma.getmaskarray(annotations.gold), -1, annotations.gold.data).astype(np.int32)
+
+
 def with_gold(annotations: Annotations, gold: Any) -> Annotations:
     """Do the work of `Annotations.with_gold`."""
     if gold is None:

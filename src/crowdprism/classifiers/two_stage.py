@@ -71,7 +71,8 @@ class TwoStage(CrowdClassifier):
 
     def _make_head(self, problem: Problem) -> TargetHead:
         annotations = problem.annotations
-        aggregated = make_aggregator(self.aggregator, **(self.aggregator_options or {})).fit(annotations).result_
+        options = {"use_gold": False, **(self.aggregator_options or {})}
+        aggregated = make_aggregator(self.aggregator, **options).fit(annotations).result_
         probabilities = np.asarray(aggregated.class_probabilities)
         hard = decide(probabilities.round(9), "random", problem.seed)  # votes that tie must not win by rounding
         labelled = annotations.labels_per_item > 0

@@ -100,14 +100,15 @@ def compare(
     annotations = as_annotations(annotations)
     names = choose_methods(methods, has_features=features is not None)
     check_sizes(annotations, seeds, held_out)
-    splits = [annotations.split_annotations(held_out, seed) for seed in range(seeds)]
+    shown = annotations.with_gold(None)
+    splits = [shown.split_annotations(held_out, seed) for seed in range(seeds)]
     fit = partial(fit_method, features=features, settings=settings or {})
     measured: list[Measured] = []
     interrupted = False
     with progress("comparing", total=len(names) * (seeds + 1)) as bar:
         try:
             for name in names:
-                measured.append(measure(name, fit, annotations, splits, bar))
+                measured.append(measure(name, fit, shown, splits, bar))
         except KeyboardInterrupt:
             interrupted = True
     return conclude(measured, annotations, interrupted=interrupted)
@@ -195,7 +196,8 @@ def check_sizes(annotations: Annotations, seeds: int, held_out: float) -> None:
 
 def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrupted: bool) -> Comparison:
     """Rank what was measured and recommend a method."""
-    results = {one.method: one.result for one in measured if one.result is not None}
+    # Gold was hidden from the fits; each result gets it back, so that its account can rest on it.
+    results = {one.method: replace(one.result, annotations=annotations) for one in measured if one.result is not None}
     found = {name: measures.found_classes(result) for name, result in results.items()}
     agreement = measures.agreement_with_others(found)
     hits = {name: measures.gold_hits(classes, annotations) for name, classes in found.items()}

@@ -96,7 +96,7 @@ def make_problem(data: Data, seed: int) -> Problem:
         truth = drawn[positions(np.arange(len(drawn)), y.annotators.tolist())]
     return Problem(
         X=X,
-        y=y,
+        y=y.with_gold(None),  # what is measured must not be learned
         validation=validation,
         X_test=X_test,
         y_test=y.classes[gold_test],
