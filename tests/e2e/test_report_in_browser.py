@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 import crowdprism as cp
+from crowdprism.calibration.jury import measure_jury
+from crowdprism.report.jury_page import jury_page
 from crowdprism.simulate import demo_annotations
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: test)")
@@ -34,6 +36,11 @@ HOSTILE = [
     "evil\u202egnp.exe",
     "&amp; &#x3c; \u2028 line",
     "{{ 7 * 7 }} {% raw %}",
+    "<svg onload='window.hacked = 1'><style>*{display:none}</style>",
+    "</style></title></textarea><iframe srcdoc='<script>parent.hacked = 1</script>'>",
+    "--><a href='javascript:window.hacked = 1' style='position:fixed;inset:0'>x</a><!--",
+    "]]><details open ontoggle=window.hacked=1><math><mtext>\x00",
+    "\uff1cscript\uff1ewindow.hacked = 1\uff1c/script\uff1e \r=1+1",
 ]
 SERIOUS = ("serious", "critical")
 
@@ -43,19 +50,24 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     folder = tmp_path_factory.mktemp("pages")
     digits = np.arange(600) % 10
     crowd = demo_annotations(digits, seed=1)
-    result = cp.make_aggregator("dawid-skene").fit(crowd).result_
+    result = cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_
     comparison = [{"method": "dawid-skene", "held-out": -0.5}, {"method": "majority-vote", "held-out": -0.7}]
     result.report(folder / "crowd.html", crowd, comparison=comparison, command="crowdprism aggregate labels.csv")
     random = np.random.default_rng(0)
-    votes = np.where(random.random((60, 7)) < 0.6, random.integers(7, size=(60, 1)), random.integers(7, size=(60, 7)))
+    n = len(HOSTILE)
+    votes = np.where(random.random((60, n)) < 0.6, random.integers(n, size=(60, 1)), random.integers(n, size=(60, n)))
     item, annotator = np.divmod(np.arange(votes.size), len(HOSTILE))
     hostile = cp.Annotations.from_triplets(
         [f"{HOSTILE[row % len(HOSTILE)]} {row}" for row in item],
         [HOSTILE[column] for column in annotator],
         [f"{HOSTILE[vote]} class" for vote in votes.reshape(-1)],
     )
-    cp.make_aggregator("dawid-skene").fit(hostile).result_.report(folder / "hostile.html", hostile)
-    return {"crowd": folder / "crowd.html", "hostile": folder / "hostile.html"}
+    hostile_run = cp.make_aggregator("dawid-skene", use_gold=False).fit(hostile).result_
+    comparison = [{"method": name, "held-out": -0.5} for name in HOSTILE]
+    hostile_run.report(folder / "hostile.html", hostile, comparison=comparison, command=HOSTILE[0])
+    gold = dict(zip(hostile.items.tolist(), hostile_run.labels().tolist(), strict=True))
+    (folder / "jury.html").write_text(jury_page(measure_jury(hostile.with_gold(gold))), encoding="utf-8")
+    return {name: folder / f"{name}.html" for name in ("crowd", "hostile", "jury")}
 
 
 @pytest.fixture(scope="module")
@@ -215,6 +227,26 @@ def test_hostile_names_are_shown_as_text_and_run_nothing(visit) -> None:
     assert seen.page.evaluate("window.hacked") is None
 
 
+def test_hostile_judges_and_classes_are_text_on_the_page_of_a_jury(visit) -> None:
+    seen = visit("jury")
+    assert seen.page.evaluate("window.hacked") is None
+    assert seen.page.locator("img, iframe, svg[onload], a[href^=javascript], details, script").count() == 0
+    shown = seen.page.locator("body").inner_text()
+    for name in (*HOSTILE[:4], "evil⟨U+202E⟩gnp.exe", HOSTILE[6], HOSTILE[8], f"{HOSTILE[7]} class"):
+        assert name in shown
+
+
+def test_a_style_smuggled_into_the_page_is_refused(browser, pages, tmp_path: Path) -> None:
+    for name in ("crowd", "jury"):
+        tampered = tmp_path / f"{name}.html"
+        page = pages[name].read_text(encoding="utf-8")
+        tampered.write_text(page.replace("</main>", "<style>body{display:none}</style></main>"), encoding="utf-8")
+        seen = Visit(browser, tampered)
+        assert seen.page.locator("body").is_visible()
+        assert any("Content Security Policy" in trouble for trouble in seen.troubles)
+        seen.page.close()
+
+
 def test_a_script_smuggled_into_the_page_is_refused(browser, pages, tmp_path: Path) -> None:
     page = pages["crowd"].read_text(encoding="utf-8").replace("</main>", "<script>window.hacked = 1</script></main>")
     tampered = tmp_path / "tampered.html"
@@ -249,3 +281,74 @@ def test_it_prints_without_its_controls(visit) -> None:
     assert not seen.page.locator("header.top").is_visible()
     assert not seen.page.get_by_label("Search annotators").is_visible()
     assert seen.page.locator('[data-table="annotators"] table').is_visible()
+
+
+SECTIONS = ("overview", "annotators", "confusion", "items", "agreement", "specialists", "comparison", "appendix")
+
+
+@pytest.mark.parametrize("name", ["crowd", "hostile"])
+def test_no_section_is_cut_on_a_phone(visit, name: str) -> None:
+    page = visit(name, viewport={"width": 390, "height": 844}).page
+    for details in page.locator("details").all():
+        details.evaluate("element => { element.open = true; }")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    shown = [section for section in SECTIONS if page.locator(f"#{section}").count()]
+    assert len(shown) >= 6
+    for section in shown:
+        wide = page.locator(f"#{section}").evaluate(
+            "section => [...section.querySelectorAll('.table *, .tiles *, .findings *, .steps *, p, h2')]"
+            ".filter(one => one.getBoundingClientRect().right > 391).map(one => one.className || one.tagName)"
+        )
+        assert wide == [], section
+
+
+def test_printing_shows_every_annotator_and_names_on_every_page(visit) -> None:
+    page = visit().page
+    page.evaluate(
+        "window.addEventListener('beforeprint', () => { window.printed ="
+        " document.querySelectorAll('[data-table=\"annotators\"] tbody tr').length; })"
+    )
+    page.pdf()
+    assert page.evaluate("window.printed") == 40
+    assert page.locator('[data-table="annotators"] tbody tr').count() == 25, "the screen is as before"
+    page.emulate_media(media="print")
+    heads = page.locator('[data-table="annotators"] thead th .printed').all()
+    assert all(head.is_visible() for head in heads)
+    assert {"annotator", "labels", "accuracy"} <= {head.inner_text() for head in heads}
+
+
+def test_all_annotators_are_shown_on_request(visit) -> None:
+    page = visit().page
+    page.locator('[data-table="annotators"] .pager button', has_text="Show all").click()
+    assert page.locator('[data-table="annotators"] tbody tr').count() == 40
+
+
+def test_an_item_shows_its_content_and_who_said_what_and_can_be_saved(browser, tmp_path: Path) -> None:
+    from crowdprism.formats.item_content import ItemContent
+
+    votes = {f"{HOSTILE[0]} {i}": {"ann": "a", "bob": "ab"[i % 2], "cy": "b"} for i in range(40)}
+    annotations = cp.Annotations.from_dicts(votes)
+    texts = {item: {"text": f"{HOSTILE[1]} {item}", "page": f"https://example.org/{HOSTILE[0]}"} for item in votes}
+    content = ItemContent(("text", "page"), texts)
+    result = cp.make_aggregator("majority-vote").fit(annotations).result_
+    result.report(tmp_path / "r.html", annotations, content=content, source=HOSTILE[0])
+    seen = Visit(browser, tmp_path / "r.html")
+    page = seen.page
+    assert page.locator("h1").inner_text() == HOSTILE[0]
+    assert HOSTILE[1] in page.locator('[data-table="items"] .snippet').first.inner_text()
+    page.locator('[data-table="items"] button.open').first.click()
+    told = page.locator("#detail").inner_text()
+    assert HOSTILE[1] in told
+    assert "Who said what" in told
+    assert "ann" in told
+    page.keyboard.press("Escape")
+    for button, ending in (("items-csv", "csv"), ("items-tasks", "json")):
+        with page.expect_download() as download:
+            page.locator(f"#{button}").click()
+        saved = Path(download.value.path()).read_text(encoding="utf-8")
+        assert download.value.suggested_filename.endswith(ending)
+        assert HOSTILE[1].replace('"', '\\"' if ending == "json" else '""') in saved or ending == "csv"
+    assert page.evaluate("window.hacked") is None
+    assert seen.troubles == []
+    assert [url for url in seen.requests if not url.startswith(("file:", "data:", "blob:"))] == []
+    page.close()

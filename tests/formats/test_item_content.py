@@ -1,4 +1,4 @@
-"""What items look like: from a table, from tasks, from the annotation files; images only out of the file's own folder."""
+"""What items look like: from a table, from tasks, from the annotation files; images only out of their own folder."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ def build_content(result: cp.FitResult, annotations: cp.Annotations | None = Non
 
 
 def fitted(annotations: cp.Annotations, method: str = "dawid-skene") -> cp.FitResult:
-    return cp.make_aggregator(method).fit(annotations).result_
+    return cp.make_aggregator(method, use_gold=False).fit(annotations).result_
 
 
 @pytest.fixture(scope="module")

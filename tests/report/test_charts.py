@@ -20,7 +20,7 @@ from crowdprism.simulate import demo_annotations
 @pytest.fixture(scope="module")
 def shown() -> ReportContent:
     crowd = demo_annotations(np.arange(300) % 10, seed=1)
-    result = cp.make_aggregator("dawid-skene").fit(crowd).result_
+    result = cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_
     return build_content(result, crowd, ReportOptions(examine=False))
 
 

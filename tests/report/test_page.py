@@ -30,7 +30,7 @@ MOST_BYTES = 3_000_000
 @pytest.fixture(scope="module")
 def page() -> str:
     crowd = demo_annotations(np.arange(300) % 10, seed=1)
-    return report_page(cp.make_aggregator("dawid-skene").fit(crowd).result_, crowd, made=MADE)
+    return report_page(cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_, crowd, made=MADE)
 
 
 class Elements(html.parser.HTMLParser):
@@ -64,7 +64,7 @@ def test_ids_are_unique_and_every_link_leads_somewhere(page: str) -> None:
 
 def test_the_same_result_gives_the_same_page(page: str) -> None:
     crowd = demo_annotations(np.arange(300) % 10, seed=1)
-    assert report_page(cp.make_aggregator("dawid-skene").fit(crowd).result_, crowd, made=MADE) == page
+    assert report_page(cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_, crowd, made=MADE) == page
 
 
 def test_hostile_names_open_no_tag_and_survive_whole() -> None:
@@ -76,7 +76,7 @@ def test_hostile_names_open_no_tag_and_survive_whole() -> None:
         [HOSTILE[column] for column in annotator],
         [HOSTILE[vote] for vote in votes.reshape(-1)],
     )
-    result = cp.make_aggregator("dawid-skene").fit(a).result_
+    result = cp.make_aggregator("dawid-skene", use_gold=False).fit(a).result_
     page = report_page(result, a, comparison=[{"method": HOSTILE[0], HOSTILE[1]: 1.0}], command=HOSTILE[0])
     tags = [tag for tag, _ in Elements(page).found]
     assert tags.count("script") == 2, "the data and the page's own"
@@ -116,7 +116,7 @@ def test_a_large_crowd_stays_small_on_disk(tmp_path: Path) -> None:
         seed=0,
         annotators=[f"annotator with a rather long name {code:06d}" for code in range(n_annotators)],
     )
-    result = cp.make_aggregator("dawid-skene").fit(crowd).result_
+    result = cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_
     path = write_report(tmp_path / "report.html", result, crowd, examine=False)
     assert path.stat().st_size < MOST_BYTES
     assert f"The table shows the {MOST_ROWS} of {n_annotators} annotators with most labels." in path.read_text(
@@ -125,7 +125,7 @@ def test_a_large_crowd_stays_small_on_disk(tmp_path: Path) -> None:
 
 
 def test_a_report_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    result = cp.make_aggregator("majority-vote").fit([[0, 1], [1, 1]]).result_
+    result = cp.make_aggregator("majority-vote", use_gold=False).fit([[0, 1], [1, 1]]).result_
     monkeypatch.setattr("crowdprism.report.page.draw_all", lambda content: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         result.report(tmp_path / "report.html")
@@ -134,7 +134,7 @@ def test_a_report_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path, m
 
 def test_a_notebook_shows_results_and_annotations_at_a_glance() -> None:
     a = cp.Annotations.from_triplets(["x", "x", "y"], ["ann", "bob", "ann"], ["cat", "dog", "cat"])
-    shown = cp.make_aggregator("majority-vote").fit(a).result_._repr_html_()
+    shown = cp.make_aggregator("majority-vote", use_gold=False).fit(a).result_._repr_html_()
     for word in ("majority-vote", "ann", "cat", "x"):
         assert word in shown
     assert "3 annotations of 2 items by 2 annotators" in a._repr_html_()
@@ -144,7 +144,7 @@ def test_writing_a_report_loads_nothing_heavy(tmp_path: Path) -> None:
     work = f"""
 import sys, crowdprism as cp
 a = cp.Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]])
-cp.make_aggregator("dawid-skene").fit(a).result_.report({str(tmp_path / "report.html")!r}, a)
+cp.make_aggregator("dawid-skene", use_gold=False).fit(a).result_.report({str(tmp_path / "report.html")!r}, a)
 print([name for name in ("torch", "sklearn", "pandas", "matplotlib") if name in sys.modules])
 """
     done = subprocess.run([sys.executable, "-c", work], capture_output=True, text=True, timeout=120)

@@ -9,7 +9,7 @@ from crowdprism.report.review_items import build_review, review_reasons
 
 
 def fitted(annotations: cp.Annotations, method: str = "dawid-skene") -> cp.FitResult:
-    return cp.make_aggregator(method).fit(annotations).result_
+    return cp.make_aggregator(method, use_gold=False).fit(annotations).result_
 
 
 def test_an_item_that_divides_its_annotators_is_up_for_review() -> None:

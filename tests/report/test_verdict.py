@@ -26,7 +26,7 @@ def build_content(result: cp.FitResult, annotations: cp.Annotations | None = Non
 
 
 def fitted(annotations: cp.Annotations, method: str = "dawid-skene", **options: Any) -> cp.FitResult:
-    return cp.make_aggregator(method, **options).fit(annotations).result_
+    return cp.make_aggregator(method, **options, use_gold=False).fit(annotations).result_
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOptions
-from crowdprism.cli.run_folder import REPORT, require_writable
+from crowdprism.cli.run_folder import REPORT, describe_source, require_writable
 from crowdprism.cli.screen import remark
 
 
@@ -48,4 +48,8 @@ def report(
 def report_of(run: Path, files: list[Path] | None, reading: ReadingOptions, page: Path) -> None:
     """Write the page about a run."""
     result = cp.FitResult.load(run)  # of an aggregator or a classifier; does not load torch
-    result.report(page, reading.read(files) if files else None)
+    if not files:
+        result.report(page)
+        return
+    annotations, account = reading.read_with_report(files)
+    result.report(page, annotations, **describe_source(result, files, account))

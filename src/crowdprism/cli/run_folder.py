@@ -17,6 +17,7 @@ from crowdprism.files import locked, new_token, remove_leftovers, replacing_file
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
+    from crowdprism.formats.raw_annotations import ReadingReport
     from crowdprism.results import FitResult
 
 REPORT = "report.html"
@@ -32,6 +33,8 @@ class Run:
     classifier: Any = None
     recipe: Any = None
     with_report: bool = True
+    files: Sequence[Path] = ()  # of the annotations
+    reading: ReadingReport | None = None
 
 
 @dataclass(frozen=True)
@@ -106,12 +109,22 @@ def write_run(fresh: Path, run: Run) -> Written:
 def write_page(fresh: Path, run: Run) -> str:
     """Write the report; if that fails, return the reason, so that the rest of the run is kept."""
     try:
-        run.result.report(fresh / REPORT, run.annotations, command=command_line())
+        told = describe_source(run.result, run.files, run.reading)
+        run.result.report(fresh / REPORT, run.annotations, command=command_line(), **told)
     except KeyboardInterrupt:
         return "interrupted"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
+
+
+def describe_source(result: FitResult, files: Sequence[Path], reading: ReadingReport | None) -> dict[str, Any]:
+    """What a report is told about the annotation files: their names, and how to look up what items look like."""
+    from crowdprism.cli.questions import ContentOptions
+
+    names = ["standard input" if path == Path("-") else path.name for path in files]
+    source = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else "".join(names)
+    return {"source": source, "content": lambda items: ContentOptions().load(items, result, files, reading)}
 
 
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:
@@ -128,10 +141,14 @@ def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> 
 
 
 def label_columns(result: FitResult) -> dict[str, Sequence[Any]]:
-    """Items, labels, how likely each is right (confidence), and the model's own probability."""
+    """Items, labels, how likely each is right (confidence), the mean if classes are ordered, the model's probability."""
     columns: dict[str, Sequence[Any]] = {"item": result.items.tolist(), "label": result.labels().tolist()}
     if result.confidence is not None:
         columns["confidence"] = rounded(result.confidence)
+    if result.annotations is not None and result.annotations.classes_ordered:
+        from crowdprism.annotations.ordering import class_scores
+
+        columns["expected_score"] = rounded(result.class_probabilities @ class_scores(result.annotations))
     return {**columns, "probability": rounded(result.class_probabilities.max(axis=1))}
 
 

@@ -85,7 +85,8 @@ def train(
         values = found.features.values
         remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
         model.fit(values, annotations)
-        run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
+        parts: dict[str, Any] = {"classifier": model, "recipe": found.recipe, "files": files, "reading": account}
+        run = Run(model.result_, annotations, with_report=report, **parts)
         written = Written() if fresh is None else run_folder.write_run(fresh, run)
     if place is not None and checkpoint is None and not model.interrupted_:
         remove_states(place)

@@ -14,6 +14,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.notebook import display_name
 from crowdprism.diagnostics.agreement import AgreementReport
 from crowdprism.diagnostics.annotator_accounts import AnnotatorReport, CopyingSuspicion, annotator_report, copying
+from crowdprism.report.annotator_stories import tell_stories
 from crowdprism.report.report_records import AnnotatorRow, AnnotatorTable, Confusion, CrowdConfusion
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import mean_confusion
@@ -119,6 +120,7 @@ def build_annotators(
     agreeing = None if agreement is None else agreement.annotators.raw
     interval = result.annotator_accuracy_interval()
     low, high = (None, None) if interval is None else interval.T
+    stories = [None] * result.n_annotators if annotations is None else tell_stories(result, annotations)
     rows = tuple(
         AnnotatorRow(
             name=display_name(result.annotators[place]),
@@ -129,6 +131,7 @@ def build_annotators(
             skill=figure(result.skills, place),
             agreement=figure(agreeing, place),
             remarks=judged.remarks[place],
+            story=stories[place],
         )
         for place in order.tolist()
     )

@@ -19,8 +19,9 @@ from crowdprism.diagnostics.calibration import calibration
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph
 from crowdprism.diagnostics.findings import Finding
 from crowdprism.diagnostics.label_evidence import matching
-from crowdprism.errors import CrowdprismWarning
+from crowdprism.errors import CrowdprismWarning, counted
 from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge
+from crowdprism.report.next_steps import next_steps
 from crowdprism.report.report_records import (
     Agreement,
     Appendix,
@@ -73,18 +74,22 @@ def build_content(
     judged = judge(result, annotations)
     table = build_annotators(result, annotations, judged, agreed)
     checks = identifiability_checks(result, annotations, agreed, options.examine)
+    verdict = build_verdict(result, annotations, agreed, table, checks)
+    review = build_review(result, annotations, options)
     return ReportContent(
         method=result.method,
+        source=display_name(options.source) if options.source else "",
+        steps=tuple(next_steps(result, review, table, verdict, options.source)),
         sizes=sizes(result, annotations),
         classes=tuple(display_name(name) for name in result.classes),
-        verdict=build_verdict(result, annotations, agreed, table, checks),
+        verdict=verdict,
         figures=first_figures(result, annotations),
         certainty=certainty(result, labelled(result, annotations)),
         chance=float(np.max(class_prior_of(result))) if result.n_items else 0.0,
         class_rows=class_rows(result, annotations),
         annotators=table,
         crowd=crowd_confusion(result, annotations),
-        review=build_review(result, annotations),
+        review=review,
         curves=curves(result),
         reliability=reliability(result, annotations),
         graph=None if annotations is None or agreed is None else build_graph(annotations, agreed.graph),
@@ -101,7 +106,7 @@ def with_account(result: FitResult, annotations: Annotations | None) -> FitResul
         return result
     n_gold = 0 if annotations.gold is None else int(annotations.gold.count())
     if result.account is not None and result.account.n_gold == n_gold:
-        return result
+        return result if result.annotations is not None else replace(result, annotations=annotations)
     return replace(result, annotations=annotations, saved_account=None)
 
 
@@ -131,8 +136,9 @@ def sizes(result: FitResult, annotations: Annotations | None) -> str:
     n_annotations = None if annotations is None else annotations.n_annotations
     if n_annotations is None and result.labels_per_annotator is not None:
         n_annotations = int(result.labels_per_annotator.sum())
-    begin = "" if n_annotations is None else f"{n_annotations:,} annotations of "
-    return f"{begin}{result.n_items:,} items by {result.n_annotators:,} annotators, {result.n_classes:,} classes"
+    begin = "" if n_annotations is None else f"{counted(n_annotations, 'annotation')} of "
+    items, annotators = counted(result.n_items, "item"), counted(result.n_annotators, "annotator")
+    return f"{begin}{items} by {annotators}, {counted(result.n_classes, 'class', 'classes')}"
 
 
 def first_figures(result: FitResult, annotations: Annotations | None) -> tuple[Figure, ...]:
@@ -155,15 +161,19 @@ def first_figures(result: FitResult, annotations: Annotations | None) -> tuple[F
         found.append(Figure("median annotator accuracy", f"{middle:.0%}", f"from {low:.0%} to {high:.0%}"))
     if annotations is None:
         return tuple(found)
-    if annotations.n_items:
-        mean = annotations.n_annotations / annotations.n_items
-        found.append(Figure("labels per item", f"{mean:.1f}", f"at most {int(annotations.labels_per_item.max())}"))
+    n_labelled = int((annotations.labels_per_item > 0).sum())
+    if n_labelled:
+        mean, without = annotations.n_annotations / n_labelled, annotations.n_items - n_labelled
+        most = f"at most {int(annotations.labels_per_item.max())}"
+        remark = f"{most}; {without:,} items have none" if without else most
+        found.append(Figure("labels per item", f"{mean:.1f}", remark))
     best = np.argmax(result.class_probabilities, axis=1)
     if annotations.gold is not None:
-        judged_items = np.ma.compressed((annotations.gold == best)[annotations.labels_per_item > 0])
+        unaided = np.argmax(result.blind.class_probabilities, axis=1)
+        judged_items = np.ma.compressed((annotations.gold == unaided)[annotations.labels_per_item > 0])
         if len(judged_items):
-            share = f"{judged_items.mean():.1%}"
-            found.insert(0, Figure("right against gold", share, f"on {len(judged_items):,} items"))
+            share, hidden = f"{judged_items.mean():.1%}", " whose gold was hidden" if result.n_known else ""
+            found.insert(0, Figure("right against gold", share, f"on {len(judged_items):,} items{hidden}"))
     if annotations.n_annotations:
         kept = float((annotations.label == best[annotations.item]).mean())
         found.append(Figure("given labels kept", f"{kept:.0%}", "the others differ from the label of their item"))
@@ -212,7 +222,7 @@ def reliability(result: FitResult, annotations: Annotations | None) -> Reliabili
     gold = annotations.gold[annotations.labels_per_item > 0]
     if gold.count() < LEAST_GOLD:
         return None
-    measured = calibration(result.class_probabilities[labelled(result, annotations)], gold)
+    measured = calibration(result.blind.class_probabilities[labelled(result, annotations)], gold)
     full = np.flatnonzero(measured.curve.count)
     return Reliability(
         probability=measured.curve.confidence[full].tolist(),

@@ -11,6 +11,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from crowdprism.report.annotator_stories import Story
 from crowdprism.report.charts import draw_all
 from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
 from crowdprism.report.report_records import AnnotatorTable, ReportContent
@@ -39,13 +40,20 @@ def render(content: ReportContent, *, made: datetime) -> str:
         charts={name: Markup(chart) for name, chart in draw_all(content).items()},
         data=Markup(embedded_json(table_data(content))),
         script=Markup(script),
-        # The content policy of the page allows the script with this hash and no other.
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        # The content policy of the page allows the script and the style with these hashes and no other.
+        script_hash=hash_of(script),
         style=Markup(style_sheet()),
+        style_hash=hash_of(style_sheet()),
         made=made.strftime("%Y-%m-%d %H:%M"),
     )
 
 
+def hash_of(text: str) -> str:
+    """The hash by which a content policy knows a script or style."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+@cache
 def style_sheet() -> str:
     """The style of the page with the colours of both themes."""
     dark = f"{variables(DARK)};color-scheme:dark"
@@ -75,9 +83,19 @@ def table_data(content: ReportContent) -> Mapping[str, Any]:
         "classes": content.classes,
         "annotators": annotator_data(content.annotators),
         "items": [
-            [row.item, row.label, thousandths(row.confidence), row.second, row.given, list(row.reasons)]
+            [
+                row.item,
+                row.label,
+                thousandths(row.confidence),
+                row.second,
+                row.given,
+                list(row.reasons),
+                [list(one) for one in row.shown],
+                row.who,
+            ]
             for row in content.review.rows
         ],
+        "model": f"crowdprism {content.method}",
     }
 
 
@@ -90,6 +108,7 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
                 row.n_labels,
                 *map(thousandths, (row.accuracy, row.low, row.high, row.skill, row.agreement)),
                 list(row.remarks),
+                None if row.story is None else story_data(row.story),
             ]
             for row in table.rows
         ],
@@ -98,6 +117,12 @@ def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
             None if listed is None else [[c.true, c.given, c.percent] for c in listed] for listed in table.confusions
         ],
     }
+
+
+def story_data(story: Story) -> list[Any]:
+    """A story as a plain list."""
+    times = [thousandths(value) for value in (story.seconds, story.early, story.late)]
+    return [story.n_agreeing, *times, [list(example) for example in story.examples]]
 
 
 def thousandths(value: float | None) -> float | None:

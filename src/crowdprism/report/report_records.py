@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
 from crowdprism.diagnostics.findings import Finding, Severity
+from crowdprism.formats.item_content import ItemContent, Shown
+from crowdprism.report.annotator_stories import Story
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,10 @@ class ReportOptions:
         seconds.
     made
         Time shown on the page; now by default.
+    source
+        Name of the annotation file or files, for the title and for commands.
+    content
+        What to show of items (`crowdprism.formats.item_content`); also a function from item names to it.
     """
 
     comparison: Sequence[Mapping[str, Any]] = ()
@@ -34,6 +40,8 @@ class ReportOptions:
     command: str = ""
     examine: bool | None = None
     made: datetime | None = None
+    source: str = ""
+    content: ItemContent | Callable[[Sequence[Any]], ItemContent] = ItemContent()  # noqa: RUF009 - frozen
 
 
 Level = Literal["confirmed", "unconfirmed", "unreliable"]  # by gold; consistent at best; do not rely on the labels
@@ -48,6 +56,16 @@ class Verdict:
     headline: str
     scope: str
     findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Something to do next, with the command that does it or the section that shows it."""
+
+    text: str
+    command: str = ""
+    link: str = ""
+    link_text: str = ""
 
 
 @dataclass(frozen=True)
@@ -81,6 +99,7 @@ class AnnotatorRow:
     skill: float | None
     agreement: float | None
     remarks: tuple[str, ...]
+    story: Story | None = None
 
 
 @dataclass(frozen=True)
@@ -129,6 +148,8 @@ class ReviewRow:
     second: str
     given: str
     reasons: tuple[str, ...]
+    shown: tuple[Shown, ...] = ()
+    who: tuple[tuple[str, str], ...] = ()  # annotator and label, where known
 
 
 @dataclass(frozen=True)
@@ -216,7 +237,9 @@ class ReportContent:
     """Everything that the page shows. Sections without content are None."""
 
     method: str
+    source: str
     sizes: str
+    steps: tuple[Step, ...]
     classes: tuple[str, ...]
     verdict: Verdict
     figures: tuple[Figure, ...]

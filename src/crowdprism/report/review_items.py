@@ -6,10 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import plain
 from crowdprism.annotations.notebook import display_name
 from crowdprism.diagnostics.item_accounts import item_report
 from crowdprism.diagnostics.label_evidence import vote_table
-from crowdprism.report.report_records import Review, ReviewRow
+from crowdprism.formats.item_content import ItemContent, Shown
+from crowdprism.report.report_records import ReportOptions, Review, ReviewRow
 from crowdprism.results import FitResult
 
 MOST_ITEMS = 200
@@ -18,6 +20,9 @@ UNDECIDED = 0.75  # the model's probability of a label below this
 MUCH_HARDER = 0.5  # half of an item's labels are wrong beyond what the accuracy of its annotators explains
 WRONG_GOLD, HARD = "the gold label may be wrong", "annotators who are usually right disagree on it"
 MOST_GIVEN = 6
+MOST_WHO = 30
+MOST_TEXT = 1500  # characters of one text
+THUMBNAIL = 240  # pixels
 
 Mask = NDArray[np.bool_]
 
@@ -40,9 +45,9 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
     masks: dict[str, Mask] = {}
     if annotations is not None:
         best = np.argmax(result.class_probabilities, axis=1)
-        known = item_report(result, annotations)
+        known = item_report(result.blind, annotations)
         if annotations.gold is not None:
-            differs = np.ma.filled(annotations.gold != best, False).astype(bool)
+            differs = np.ma.filled(annotations.gold != known.label, False).astype(bool)
             masks[WRONG_GOLD] = known.likely_mislabelled
             masks["differs from the gold label"] = differs & ~masks[WRONG_GOLD]
         masks[HARD] = np.nan_to_num(known.difficulty) > MUCH_HARDER
@@ -56,7 +61,7 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
     return {reason: mask & (annotations.labels_per_item > 0) for reason, mask in masks.items()}
 
 
-def build_review(result: FitResult, annotations: Annotations | None) -> Review:
+def build_review(result: FitResult, annotations: Annotations | None, options: ReportOptions | None = None) -> Review:
     """Items with a reason for review: those with doubtful gold first, then those of least confidence."""
     masks = review_reasons(result, annotations)
     suspect = np.flatnonzero(np.any(list(masks.values()), axis=0))
@@ -64,12 +69,17 @@ def build_review(result: FitResult, annotations: Annotations | None) -> Review:
     doubt = top if result.confidence is None else result.confidence
     by_gold = sum((mask for reason, mask in masks.items() if "gold" in reason), np.zeros(len(top), dtype=bool))
     order = suspect[np.lexsort((top[suspect], doubt[suspect], ~by_gold[suspect]))][:MOST_ITEMS]
-    rows = tuple(review_row(result, annotations, int(place), masks) for place in order)
+    content = (options or ReportOptions()).content
+    if not isinstance(content, ItemContent):
+        content = content(result.items[order].tolist())
+    rows = tuple(review_row(result, annotations, int(place), masks, content) for place in order)
     note = "" if len(rows) == len(suspect) else f"The table lists the {len(rows)} most doubtful."
     return Review(rows, len(suspect), note)
 
 
-def review_row(result: FitResult, annotations: Annotations | None, place: int, masks: dict[str, Mask]) -> ReviewRow:
+def review_row(
+    result: FitResult, annotations: Annotations | None, place: int, masks: dict[str, Mask], content: ItemContent
+) -> ReviewRow:
     """One item with its reasons."""
     probabilities = result.class_probabilities[place]
     order = np.argsort(-probabilities, kind="stable")
@@ -83,6 +93,27 @@ def review_row(result: FitResult, annotations: Annotations | None, place: int, m
         second=second,
         given="" if annotations is None else given_labels(annotations, place),
         reasons=tuple(reason for reason, mask in masks.items() if mask[place]),
+        shown=tuple(short(one) for one in content.shown(plain(result.items[place]), pixels=THUMBNAIL)),
+        who=() if annotations is None else who_said(annotations, place),
+    )
+
+
+def short(shown: Shown) -> Shown:
+    """What is shown, with a long text cut off."""
+    if shown.kind != "text" or len(shown.value) <= MOST_TEXT:
+        return shown._replace(column=display_name(shown.column))
+    return Shown(display_name(shown.column), "text", f"{shown.value[:MOST_TEXT]} …")
+
+
+def who_said(annotations: Annotations, place: int) -> tuple[tuple[str, str], ...]:
+    """Annotators of one item with the label of each; the first of many."""
+    rows = range(int(annotations.item_start[place]), int(annotations.item_start[place + 1]))[:MOST_WHO]
+    return tuple(
+        (
+            display_name(annotations.annotators[annotations.annotator[row]]),
+            display_name(annotations.classes[annotations.label[row]]),
+        )
+        for row in rows
     )
 
 

@@ -128,11 +128,11 @@ def from_checks(checks: Sequence[Finding]) -> list[Finding]:
     thin = [check.name.removeprefix("scattering of ") for check in failed if check.name not in DECISIVE]
     if thin:
         sentence = f"The {' and the '.join(thin)} are not varied enough to determine the result uniquely."
-        found.append(Finding("identifiability", "caution", sentence, "See Identifiability."))
+        found.append(Finding("identifiability", "caution", sentence, 'See "For specialists".'))
     if found or not any(check.severity == "good" for check in checks):
         return found
     sentence = "Annotators and items are varied enough to tell the classes apart."
-    return [Finding("identifiability", "good", sentence, "See Identifiability.")]
+    return [Finding("identifiability", "good", sentence, 'See "For specialists".')]
 
 
 def concerned(check: Finding) -> Finding:
@@ -217,9 +217,10 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
     if not n_gold:
         return []
     truth = annotations.gold.data[known]
-    accuracy = float((np.argmax(result.class_probabilities[known], axis=1) == truth).mean())
+    accuracy = float((np.argmax(result.blind.class_probabilities[known], axis=1) == truth).mean())
     chance = float(np.bincount(truth).max() / n_gold)
-    sentence = f"Of {n_gold:,} items with gold, {accuracy:.1%} have the right label."
+    hidden = " if their gold is hidden" if result.n_known else ""
+    sentence = f"Of {n_gold:,} items with gold, {accuracy:.1%} have the right label{hidden}."
     if n_gold < ENOUGH_GOLD:
         remedy = f"With {ENOUGH_GOLD - n_gold} more, gold tells how right all labels are."
         return [Finding("gold", "note", sentence, remedy, accuracy)]

@@ -41,7 +41,7 @@
   function content([column, kind, value]) {
     if (kind === "image") return make("figure", {}, make("figcaption", {}, column), make("img", { src: value, alt: column }));
     const text = make("div", {}, make("small", {}, column));
-    text.append(kind === "link" && /^https?:\/\//i.test(value)
+    text.append(kind === "link" && value.slice(0, 4).toLowerCase() === "http"
       ? make("a", { href: value, target: "_blank", rel: "noopener noreferrer" }, value)
       : make("p", {}, value));
     return text;

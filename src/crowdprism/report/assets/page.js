@@ -3,7 +3,10 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const PAGE = 25;
-  const NAME = 0, LABELS = 1, ACCURACY = 2, LOW = 3, HIGH = 4, SKILL = 5, AGREEMENT = 6, REMARKS = 7;
+  const NAME = 0, LABELS = 1, ACCURACY = 2, LOW = 3, HIGH = 4, SKILL = 5, AGREEMENT = 6, REMARKS = 7, STORY = 8;
+  const AGREEING = 0, SECONDS = 1, EARLY = 2, LATE = 3, EXAMPLES = 4;
+  const SHOWN = 6, WHO = 7;
+  const MOST_PRINTED = 100; // rows that are printed without being asked for
   const BAD = /^(no better than guessing|answers against the truth|may copy)/;
 
   function make(tag, attributes = {}, ...children) {
@@ -40,29 +43,39 @@
     {
       title: "annotator", key: NAME, head: true,
       cell: (row, place) => {
-        const notes = row[REMARKS].length ? [make("span", { class: "only-small" }, ...tags(row[REMARKS]))] : [];
-        if (!data.annotators.matrices[place] && !data.annotators.confusions[place]) return [named(row[NAME]), ...notes];
+        if (!data.annotators.matrices[place] && !data.annotators.confusions[place] && !row[STORY]) return [named(row[NAME])];
         const button = make("button", { type: "button", class: "open", "aria-haspopup": "dialog" }, named(row[NAME]));
         button.addEventListener("click", () => openDetail(row, place));
-        return [button, ...notes];
+        return [button];
       },
     },
     { title: "labels", key: LABELS, number: true, cell: (row) => [whole(row[LABELS])], need: LABELS },
     { title: "accuracy", key: ACCURACY, number: true, cell: (row) => [percent(row[ACCURACY], 1)], need: ACCURACY },
-    { title: "95% interval", key: LOW, number: true, cell: (row) => [interval(row)], need: LOW, small: true },
-    { title: "", cell: (row) => [intervalBar(row)], need: ACCURACY, small: true, label: "accuracy as a bar" },
+    { title: "95% interval", key: LOW, number: true, cell: (row) => [interval(row)], need: LOW },
+    { title: "", cell: (row) => [intervalBar(row)], need: ACCURACY, label: "accuracy as a bar" },
     { title: "skill", key: SKILL, number: true, cell: (row) => [row[SKILL] === null ? "–" : row[SKILL].toFixed(2)], need: SKILL },
-    { title: "agrees", key: AGREEMENT, number: true, cell: (row) => [percent(row[AGREEMENT])], need: AGREEMENT, small: true },
-    { title: "remarks", cell: (row) => tags(row[REMARKS]), filled: REMARKS, small: true },
+    { title: "agrees", key: AGREEMENT, number: true, cell: (row) => [percent(row[AGREEMENT])], need: AGREEMENT },
+    { title: "remarks", cell: (row) => tags(row[REMARKS]), filled: REMARKS },
   ].filter((column) => (column.need === undefined || some(people, column.need)) &&
     (column.filled === undefined || people.some((row) => row[column.filled].length)));
 
   const itemColumns = [
-    { title: "item", key: 0, head: true, cell: (row) => [named(row[0])] },
+    {
+      title: "item", key: 0, head: true,
+      cell: (row) => {
+        const button = make("button", { type: "button", class: "open", "aria-haspopup": "dialog" }, named(row[0]));
+        button.addEventListener("click", () => openItem(row));
+        const text = row[SHOWN].find((one) => one[1] === "text");
+        const image = row[SHOWN].find((one) => one[1] === "image");
+        return [button,
+          ...(text ? [make("span", { class: "snippet" }, named(text[2].length > 90 ? text[2].slice(0, 90) + " …" : text[2]))] : []),
+          ...(image ? [make("img", { class: "thumb", src: image[2], alt: image[0] })] : [])];
+      },
+    },
     { title: "label", key: 1, cell: (row) => [named(row[1])] },
     { title: "confidence", key: 2, number: true, cell: (row) => [percent(row[2], 1)] },
-    { title: "second choice", key: 3, cell: (row) => [named(row[3])], small: true },
-    { title: "labels given", key: 4, cell: (row) => [make("span", { class: "given" }, named(row[4]))], filled: 4, small: true },
+    { title: "second choice", key: 3, cell: (row) => [named(row[3])] },
+    { title: "labels given", key: 4, cell: (row) => [make("span", { class: "given" }, named(row[4]))], filled: 4 },
     { title: "reasons", key: 5, cell: (row) => [make("span", { class: "why" }, row[5].join("; "))] },
   ].filter((column) => column.filled === undefined || data.items.some((row) => row[column.filled].length));
 
@@ -74,14 +87,13 @@
 
   function table(place, { rows, columns, noun, sortBy, descending }) {
     const all = rows.map((row, index) => ({ row, index, text: JSON.stringify(row).toLowerCase() }));
-    const state = { sortBy, descending, page: 0, query: "" };
+    const state = { sortBy, descending, page: 0, query: "", all: false };
     const search = make("input", { type: "search", autocomplete: "off", spellcheck: "false" });
     const tools = make("div", { class: "tools" }, make("label", {}, `Search ${noun}`, search));
     const body = make("tbody");
     const heads = columns.map((column) => {
       const head = make("th", { scope: "col" });
       if (column.number) head.classList.add("n");
-      if (column.small) head.classList.add("hide-small");
       if (column.key === undefined) {
         head.textContent = column.title;
         if (column.label) head.setAttribute("aria-label", column.label);
@@ -94,15 +106,16 @@
         state.page = 0;
         show();
       });
-      head.append(button);
+      head.append(button, make("span", { class: "printed", "aria-hidden": "true" }, column.title)); // buttons do not repeat in print
       return head;
     });
     const grid = make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body);
     const before = make("button", { type: "button" }, "Previous");
     const after = make("button", { type: "button" }, "Next");
+    const whole_table = make("button", { type: "button", "aria-pressed": "false" }, "Show all");
     const count = make("span", { role: "status" });
     const scroll = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": `Table of ${noun}` }, grid);
-    place.append(tools, scroll, make("div", { class: "pager" }, before, after, count));
+    place.append(tools, scroll, make("div", { class: "pager" }, before, after, ...(rows.length > PAGE ? [whole_table] : []), count));
 
     function chosen() {
       const words = state.query.toLowerCase().split(/\s+/).filter(Boolean);
@@ -116,14 +129,15 @@
     }
     function show() {
       const found = chosen();
-      const pages = Math.max(1, Math.ceil(found.length / PAGE));
+      const size = state.all ? Math.max(found.length, 1) : PAGE;
+      const pages = Math.max(1, Math.ceil(found.length / size));
       state.page = Math.min(state.page, pages - 1);
-      const begin = state.page * PAGE;
-      body.replaceChildren(...found.slice(begin, begin + PAGE).map(({ row, index }) =>
+      const begin = state.page * size;
+      body.replaceChildren(...found.slice(begin, begin + size).map(({ row, index }) =>
         make("tr", {}, ...columns.map((column) => {
           const cell = make(column.head ? "th" : "td", column.head ? { scope: "row" } : {}, ...column.cell(row, index));
           if (column.number) cell.classList.add("n");
-          if (column.small) cell.classList.add("hide-small");
+          if (column.title && !column.head) cell.setAttribute("data-label", column.title);
           return cell;
         }))));
       columns.forEach((column, at) => {
@@ -134,12 +148,19 @@
       before.disabled = state.page === 0;
       after.disabled = state.page >= pages - 1;
       count.textContent = found.length
-        ? `${begin + 1}–${Math.min(begin + PAGE, found.length)} of ${whole(found.length)} ${noun}`
+        ? `${begin + 1}–${Math.min(begin + size, found.length)} of ${whole(found.length)} ${noun}`
         : `no ${noun} found`;
     }
     search.addEventListener("input", () => { state.query = search.value; state.page = 0; show(); });
     before.addEventListener("click", () => { state.page -= 1; show(); });
     after.addEventListener("click", () => { state.page += 1; show(); });
+    function showAll(all) { state.all = all; state.page = 0; whole_table.setAttribute("aria-pressed", String(all)); show(); }
+    whole_table.addEventListener("click", () => showAll(!state.all));
+    if (rows.length <= MOST_PRINTED) {
+      let shown = false;
+      window.addEventListener("beforeprint", () => { shown = Boolean(state.all); showAll(true); });
+      window.addEventListener("afterprint", () => showAll(shown));
+    }
     show();
   }
 
@@ -162,6 +183,63 @@
     }));
     return found.sort((a, b) => b[2] - a[2]).slice(0, 5);
   }
+  function story(row) {
+    const told = row[STORY];
+    const facts = [`${whole(told[AGREEING])} of ${whole(row[LABELS])} labels equal the label found for their item`];
+    if (told[SECONDS] !== null) facts.push(`${told[SECONDS].toFixed(1)} s per label (median)`);
+    if (told[EARLY] !== null) facts.push(`first half of the work ${percent(told[EARLY])}, second half ${percent(told[LATE])}`);
+    const parts = [make("p", {}, facts.join("; ") + ".")];
+    if (told[EXAMPLES].length) {
+      parts.push(make("h3", {}, "Labels that contradict the most certain ones"), make("ul", { class: "mistakes" },
+        ...told[EXAMPLES].map(([item, given, found]) => make("li", {}, named(item), ": said ", named(data.classes[given]), ", found ", named(data.classes[found])))));
+    }
+    return parts;
+  }
+  function content([column, kind, value]) {
+    const part = make("div", {}, make("small", {}, column));
+    if (kind === "image") part.append(make("img", { src: value, alt: column }));
+    else if (kind === "link" && value.slice(0, 4).toLowerCase() === "http") part.append(make("a", { href: value, target: "_blank", rel: "noopener noreferrer" }, value));
+    else part.append(make("p", {}, value));
+    return part;
+  }
+  function openItem(row) {
+    const parts = [make("div", { class: "shown" }, ...row[SHOWN].map(content))];
+    parts.push(make("p", {}, "Label found: ", named(row[1]), row[2] === null ? "" : `, confidence ${percent(row[2], 1)}`, ". ", row[5].join("; "), "."));
+    if (row[WHO].length) {
+      parts.push(make("h3", {}, "Who said what"), make("ul", { class: "mistakes" },
+        ...row[WHO].map(([person, label]) => make("li", {}, named(label), " by ", named(person)))));
+    }
+    open(row[0], parts);
+  }
+  function open(title, parts) {
+    document.getElementById("detail-h").replaceChildren(named(title));
+    document.getElementById("detail-body").replaceChildren(...parts);
+    dialog.showModal();
+  }
+  function download(name, text, type) {
+    const link = make("a", { href: URL.createObjectURL(new Blob([text], { type })), download: name });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  }
+  // A quote keeps spreadsheets from running a cell as a formula.
+  const cell = (text) => '"' + String(text).replace(/^(?=['\s]*[=+\-@])/, "'").replaceAll('"', '""') + '"';
+  function itemsCsv() {
+    const header = ["item", "label", "confidence", "second choice", "labels given", "reasons"];
+    const rows = data.items.map((row) => [row[0], row[1], row[2] ?? "", row[3], row[4], row[5].join("; ")]);
+    return [header, ...rows].map((row) => row.map(cell).join(",")).join("\n") + "\n";
+  }
+  function itemsTasks() {
+    return JSON.stringify(data.items.map((row) => ({
+      data: { item: row[0], ...Object.fromEntries(row[SHOWN].filter((one) => one[1] !== "image").map(([column, , value]) => [column, value])), reasons: row[5].join("; ") },
+      predictions: [{ model_version: data.model, score: row[2], result: [{ from_name: "label", to_name: "shown", type: "choices", value: { choices: [row[1]] } }] }],
+    })), null, 1);
+  }
+  for (const [id, act] of [["items-csv", () => download("items-to-review.csv", itemsCsv(), "text/csv")], ["items-tasks", () => download("items-to-review.json", itemsTasks(), "application/json")]]) {
+    const button = document.getElementById(id);
+    if (!button) continue;
+    button.hidden = false;
+    button.addEventListener("click", act);
+  }
   function openDetail(row, place) {
     const matrix = data.annotators.matrices[place];
     const mistakes = matrix ? largest(matrix) : data.annotators.confusions[place];
@@ -171,6 +249,7 @@
     if (row[ACCURACY] !== null) facts.push(`accuracy ${percent(row[ACCURACY], 1)}` + (row[LOW] === null ? "" : ` (95%: ${interval(row)})`));
     if (row[AGREEMENT] !== null) facts.push(`agrees with others on ${percent(row[AGREEMENT])}`);
     parts.push(make("p", {}, facts.join(" · ")));
+    if (row[STORY]) parts.push(...story(row));
     if (matrix) {
       parts.push(make("p", { class: "aside" }, "Each row is a true class; the numbers are the percentages of its labels. Blue is right, orange is wrong."));
       parts.push(heatMap(matrix));
@@ -179,9 +258,7 @@
       parts.push(make("h3", {}, "Largest confusions"), make("ul", { class: "mistakes" }, ...mistakes.map(([truth, given, value]) =>
         make("li", {}, make("b", {}, `${value}%`), " of ", named(data.classes[truth]), " are labelled ", named(data.classes[given])))));
     }
-    document.getElementById("detail-h").replaceChildren(named(row[NAME]));
-    document.getElementById("detail-body").replaceChildren(...parts);
-    dialog.showModal();
+    open(row[NAME], parts);
   }
 
   for (const place of document.querySelectorAll("[data-table]")) {

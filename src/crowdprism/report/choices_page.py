@@ -1,0 +1,118 @@
+"""The page about answers with several choices: how right each choice is, who ticks well, what to look at."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from crowdprism.aggregators.multi_label import MultiLabelResult
+from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.diagnostics.agreement import krippendorff_alpha, masi_alpha
+from crowdprism.errors import UnsuitableDataError, counted
+from crowdprism.report.tables_page import PageTable, Span, tables_page
+
+N_ITEMS = 30
+MAX_ROWS = 200
+
+
+def choice_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[dict[str, Any]]:
+    """One row per choice: items it applies to, share of answers that tick it, expected accuracy, alpha."""
+    rows = []
+    for at, (choice, problem) in enumerate(annotations):
+        expected = result.results[choice].expected_accuracy
+        rows.append(
+            {
+                "choice": choice,
+                "items": int((result.probabilities[:, at] > 0.5).sum()),
+                "ticked": float((problem.label == 1).mean()),
+                "expected_accuracy": None if expected is None else expected.value,
+                "low": None if expected is None else expected.low,
+                "high": None if expected is None else expected.high,
+                "alpha": _alpha(lambda problem=problem: krippendorff_alpha(problem)),
+            }
+        )
+    return rows
+
+
+def _alpha(measure: Any) -> float | None:
+    try:
+        return float(measure())
+    except UnsuitableDataError:  # no item has two answers
+        return None
+
+
+def annotator_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[dict[str, Any]]:
+    """One row per annotator: answers, how often they tick a choice that applies, and leave out one that does not."""
+    true = result.probabilities[annotations.sets.item]
+    ticked = annotations.members[annotations.sets.label]
+    n, who = annotations.sets.n_annotators, annotations.sets.annotator
+    sums = [np.bincount(who, part.sum(axis=1), n) for part in (true * ticked, true, (1 - true) * ~ticked, 1 - true)]
+    found, absent = sums[0] / np.maximum(sums[1], 1e-9), sums[2] / np.maximum(sums[3], 1e-9)
+    return [
+        {"annotator": name, "answers": int(count), "finds": float(yes), "leaves_out": float(no)}
+        for name, count, yes, no in zip(
+            annotations.sets.annotators.tolist(), annotations.sets.labels_per_annotator, found, absent, strict=True
+        )
+    ]
+
+
+def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[str]:
+    """What matters most, as sentences."""
+    labels = result.labels()
+    mean, empty = np.mean([len(one) for one in labels]), sum(not one for one in labels)
+    lines = [f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."]
+    alpha = _alpha(lambda: masi_alpha(annotations))
+    if alpha is not None:
+        lines.append(f"Agreement on whole answers (MASI alpha): {alpha:.2f}.")
+    scores = [row for row in choice_rows(result, annotations) if row["expected_accuracy"] is not None]
+    if scores:
+        worst = min(scores, key=lambda row: row["expected_accuracy"])
+        lines.append(
+            f"Least certain choice: {worst['choice']}, right on about {worst['expected_accuracy']:.0%} of items."
+        )
+    return [*lines, *dict.fromkeys(note for one in result.results.values() for note in one.warnings)]
+
+
+def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> str:
+    """The text of one HTML page without scripts."""
+    doubt = np.abs(result.probabilities - 0.5).min(axis=1)
+    names, labels = result.items.tolist(), result.labels()
+    unclear = np.argsort(doubt, kind="stable")[:N_ITEMS]
+    tables = [
+        PageTable(
+            "Choices: items they apply to, share of answers that tick them, how often yes and no are right (with 95 % "
+            "interval), Krippendorff's alpha",
+            ["choice", "items", "ticked", "", "right", "alpha"],
+            [
+                [row["choice"], row["items"], row["ticked"],
+                 "" if row["low"] is None else Span(row["low"], row["expected_accuracy"], row["high"]),
+                 _known(row["expected_accuracy"]), _known(row["alpha"])]
+                for row in choice_rows(result, annotations)
+            ],
+        ),
+        PageTable(
+            "Annotators: how often they tick what applies, and leave out what does not",
+            ["annotator", "answers", "finds", "leaves out"],
+            [list(row.values()) for row in sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])],
+        ),
+        PageTable(
+            "Items to look at: least certain first",
+            ["item", "labels", "unclear choice", "probability"],
+            [
+                [names[at], ", ".join(map(str, labels[at])), result.choices[which],
+                 float(result.probabilities[at, which])]
+                for at, which in zip(unclear, np.abs(result.probabilities - 0.5).argmin(axis=1)[unclear], strict=True)
+            ],
+        ),
+    ]  # fmt: skip
+    return tables_page(
+        f"{counted(len(names), 'item')}, {counted(len(result.choices), 'choice')}",
+        eyebrow=f"Several choices, by {result.method}",
+        lines=choice_lines(result, annotations),
+        tables=tables,
+    )
+
+
+def _known(value: float | None) -> float:
+    return float("nan") if value is None else value
