@@ -15,7 +15,7 @@ import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import Cells
-from crowdprism.aggregators.em import Expectation, FloatArray, climb_from_each
+from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb_from_each
 from crowdprism.aggregators.evidence import confusion_pass
 from crowdprism.aggregators.expectation import AnnotationPass, ConfusionPass, RowsOf
 from crowdprism.annotations import Annotations
@@ -32,22 +32,12 @@ ANCHOR = 3.0  # pseudo-items of the class prior per item, spread as the votes ar
 
 @dataclass(frozen=True)
 class Priors:
-    """Dirichlet pseudo-counts.
+    """Dirichlet pseudo-counts."""
 
-    Attributes
-    ----------
-    right, wrong
-        Of a confusion row: on the true class, and on each other label.
-    class_share
-        (n_classes,) of each class in the class prior.
-    subtypes
-        Of all subtypes of a class together; each has an equal part of it.
-    """
-
-    right: float
-    wrong: float
-    class_share: FloatArray
-    subtypes: float
+    right: float  # of a confusion row, on the true class
+    wrong: float  # on each other label
+    class_share: FloatArray  # (n_classes,) of each class in the class prior
+    subtypes: float  # of all subtypes of a class together; each has an equal part of it
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,8 +139,7 @@ class BayesianConfusions(Aggregator):
             tolerance=self.tolerance,
             last_step=False,
         )
-        history = {"objective": best.objective, **({"restarts": bounds} if len(bounds) > 1 else {})}
-        return self._result_of(annotations, evidence, best.model, history, best.notes(name), priors)
+        return self._result_of(annotations, evidence, best, bounds, priors)
 
     def _priors(self, evidence: ConfusionPass) -> Priors:
         """Pseudo-counts; those that are not given keep the classes in place where items have one label."""
@@ -191,12 +180,11 @@ class BayesianConfusions(Aggregator):
         self,
         annotations: Annotations,
         evidence: ConfusionPass,
-        model: VariationalModel,
-        history: dict[str, list[float]],
-        notes: tuple[str, ...],
+        best: Climb[VariationalModel],
+        bounds: list[float],
         priors: Priors,
     ) -> FitResult:
-        final = evidence.expect(model, keep=False)
+        final = evidence.expect(best.model, keep=False)
         prior = self._by_class(final.class_totals[None])[0] + priors.class_share
         prior = prior / prior.sum()
 
@@ -207,11 +195,11 @@ class BayesianConfusions(Aggregator):
 
         return self._build_result(
             annotations,
-            evidence.expect(model, finish=by_class).kept,
+            evidence.expect(best.model, finish=by_class).kept,
             class_prior=prior,
-            history=history,
+            history={"objective": best.objective, **({"restarts": bounds} if len(bounds) > 1 else {})},
             seed=self.random_state if self.n_subtypes > 1 else None,
-            warnings=notes,
+            warnings=best.notes(type(self).__name__),
             **self._confusion_parts(evidence.cells, final, priors),
         )
 

@@ -24,28 +24,14 @@ TINY = 1e-12  # keeps odds finite where an estimate reaches 0 or 1
 
 @dataclass(frozen=True, eq=False)
 class MaceModel:
-    """Parameters of MACE, or under variational Bayes their geometric means (rows then sum to less than one).
+    """Parameters of MACE, or under variational Bayes their geometric means (rows then sum to less than one)."""
 
-    Attributes
-    ----------
-    cells
-        What the parameters belong to.
-    known
-        (n_cells,) expected annotations given from knowledge, which the parameters were estimated from.
-    knows, guesses
-        (n_annotators,) probability that an annotator knows the class, or answers by habit.
-    habit
-        (n_cells,) probability of the cell's label when answering by habit.
-    log_prior
-        What the priors add to the objective.
-    """
-
-    cells: Cells
-    known: FloatArray
-    knows: FloatArray
-    guesses: FloatArray
-    habit: FloatArray
-    log_prior: float = 0.0
+    cells: Cells  # what the parameters belong to
+    known: FloatArray  # (n_cells,) expected annotations from knowledge, which the parameters were estimated from
+    knows: FloatArray  # (n_annotators,) probability that an annotator knows the class
+    guesses: FloatArray  # (n_annotators,) or answers by habit
+    habit: FloatArray  # (n_cells,) probability of the cell's label when answering by habit
+    log_prior: float = 0.0  # what the priors add to the objective
 
     @property
     def class_prior(self) -> FloatArray:

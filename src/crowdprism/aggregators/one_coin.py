@@ -139,8 +139,7 @@ class CoinAggregator(IncrementalAggregator):
 class OneCoin(CoinAggregator):
     """Estimate one accuracy per annotator and the true classes together; wrong labels are equally likely.
 
-    The right choice where annotators gave few labels or there are many classes: one number per annotator
-    instead of a matrix.
+    For annotators with few labels, or many classes: one number per annotator instead of a matrix.
 
     Parameters
     ----------
@@ -151,8 +150,7 @@ class OneCoin(CoinAggregator):
         likelihood.
     class_prior
         Take it as `"uniform"`, `"estimate"` it, or give the shares of the classes in order. One number per annotator
-        cannot say that a class is overused, so an estimated prior drifts to it: on fifteen public sets with gold
-        the mean accuracy is .8061 with a uniform prior and .7756 with an estimated one.
+        cannot say that a class is overused, so an estimated prior drifts to it: .8061 and .7756 right on fifteen sets.
     initial_accuracy
         Where EM starts: one number for all annotators, or one for each in order. By default from majority vote.
 

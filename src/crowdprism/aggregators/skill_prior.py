@@ -41,24 +41,12 @@ class CrowdSkill:
 
 @dataclass(frozen=True, eq=False)
 class SkillPrior:
-    """Centres that stay fixed during one climb.
+    """Centres that stay fixed during one climb."""
 
-    Attributes
-    ----------
-    right
-        (n_annotators, true class) probability of a right label.
-    direction
-        (true class, given label) where errors go; rows sum to one, the diagonal is 0.
-    class_shares
-        (n_classes,) where the class prior is anchored.
-    class_weight
-        Items' worth of that anchor.
-    """
-
-    right: FloatArray
-    direction: FloatArray
-    class_shares: FloatArray
-    class_weight: float
+    right: FloatArray  # (n_annotators, true class) probability of a right label
+    direction: FloatArray  # (true class, given label) where errors go; rows sum to one, the diagonal is 0
+    class_shares: FloatArray  # (n_classes,) where the class prior is anchored
+    class_weight: float  # items' worth of that anchor
 
 
 @dataclass(frozen=True, eq=False)
