@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crowdprism.annotations import Annotations, building
-from crowdprism.annotations.building import as_column, gold_by_item, last_of_repeats
+from crowdprism.annotations.building import as_column, gold_by_item, one_of_repeats
 from crowdprism.errors import InvalidAnnotationsError
 
 CODES = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 3), st.integers(0, 2)), min_size=1, max_size=40)
@@ -36,7 +36,9 @@ def test_the_last_of_repeats_is_the_one_a_dict_would_keep(rows: list[tuple[int, 
     item, annotator, time = (np.array(column) for column in zip(*rows, strict=True))
     order = sorted(range(len(rows)), key=lambda row: (time[row] if timed else 0, row))
     kept = {(item[row], annotator[row]): row for row in order}
-    assert last_of_repeats(item, annotator, time.astype(float) if timed else None).tolist() == sorted(kept.values())
+    assert one_of_repeats(item, annotator, time.astype(float) if timed else None, last=True).tolist() == sorted(
+        kept.values()
+    )
 
 
 @pytest.mark.parametrize(

@@ -205,3 +205,31 @@ def test_the_report_reads_well_and_holds_every_coefficient() -> None:
     text = str(report)
     assert "Krippendorff's alpha" in text
     assert "Shared items connect all annotators." in text
+
+
+def test_masi_distance_weighs_overlap_by_inclusion() -> None:
+    from crowdprism.diagnostics.agreement import masi_distances
+
+    sets = np.array([[1, 1, 0], [1, 0, 0], [0, 1, 1], [0, 0, 1], [0, 0, 0]], dtype=bool)
+    found = masi_distances(sets)
+    assert found[0, 0] == found[4, 4] == 0
+    assert found[0, 1] == pytest.approx(1 - 1 / 2 * 2 / 3)
+    assert found[0, 2] == pytest.approx(1 - 1 / 3 * 1 / 3)
+    assert found[0, 3] == found[0, 4] == 1
+
+
+def test_masi_alpha_of_single_choices_is_the_nominal_alpha() -> None:
+    from crowdprism.annotations.multi_label import MultiLabelAnnotations
+    from crowdprism.diagnostics.agreement import masi_alpha
+
+    a = annotations_of(sparse_crowd(7))
+    sets = MultiLabelAnnotations.from_triplets(a.item, a.annotator, [[int(label)] for label in a.label])
+    assert masi_alpha(sets) == pytest.approx(krippendorff_alpha(a))
+
+
+def test_ordinal_alpha_is_shown_only_if_classes_have_an_order() -> None:
+    named = Annotations.from_triplets([1, 1, 2, 2], ["a", "b"] * 2, ["low", "high", "low", "low"])
+    assert agreement(named).alpha_ordinal is None
+    assert "ordinal" not in str(agreement(named))
+    numbers = Annotations.from_triplets([1, 1, 2, 2], ["a", "b"] * 2, [1, 2, 3, 3])
+    assert "ordinal" in str(agreement(numbers))

@@ -129,7 +129,7 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[Exception], str]] = [
         "all of its 1 rows were skipped.*status draft: 1.*include_rejected=True",
     ),
     ("who.csv", LONG, {"annotator_from": "author"}, InvalidParameterError, "annotator_from"),
-    ("repeat.csv", LONG, {"repeats": "first"}, InvalidParameterError, "repeats"),
+    ("repeat.csv", LONG, {"repeats": "once"}, InvalidParameterError, "repeats"),
     ("ls.json", '[{"id":1,"data":{},"annotations":[]}]', {}, UnreadableFileError, "without any choice"),
 ]
 

@@ -11,6 +11,7 @@ from crowdprism.errors import InvalidAnnotationsError
 from crowdprism.formats.raw_annotations import (
     N_FIRST,
     RawAnnotations,
+    ReadingOptions,
     ReadingReport,
     Skipped,
     joined,
@@ -85,10 +86,10 @@ def test_one_id_for_two_contents_is_refused_within_and_across_files() -> None:
 
 def test_no_label_and_several_labels_are_skipped_with_their_reason() -> None:
     found = raw([])
-    assert found.is_single("x", "line 1")
-    assert not found.is_single(None, "line 2")
-    assert not found.is_single([], "line 3", "no answer")
-    assert not found.is_single(["x", "y"], "line 4")
+    assert found.is_answer("x", "line 1", ReadingOptions())
+    assert not found.is_answer(None, "line 2", ReadingOptions())
+    assert not found.is_answer([], "line 3", ReadingOptions(), "no answer")
+    assert not found.is_answer(["x", "y"], "line 4", ReadingOptions())
     assert {reason: str(skip) for reason, skip in found.skipped.items()} == {
         "no label": "1 (first: line 2)",
         "no answer": "1 (first: line 3)",

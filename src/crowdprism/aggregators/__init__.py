@@ -19,6 +19,7 @@ from crowdprism.aggregators.mmsr import MMSR
 from crowdprism.aggregators.multidimensional import MultidimensionalCrowd
 from crowdprism.aggregators.multispa import MultiSPA, MultiSPAKL
 from crowdprism.aggregators.one_coin import OneCoin, ZenCrowd
+from crowdprism.aggregators.ordinal_dawid_skene import OrdinalDawidSkene
 from crowdprism.aggregators.spectral_em import SpectralEM
 from crowdprism.aggregators.symnmf import SymNMF
 from crowdprism.errors import InvalidParameterError
@@ -52,6 +53,9 @@ AGGREGATORS: dict[str, type[Aggregator]] = {
 methods with one number or one matrix per annotator fitted by EM or variational Bayes, messages, and those that learn
 from pairs of annotators."""
 
+ORDERED: dict[str, type[Aggregator]] = {"ordinal-dawid-skene": OrdinalDawidSkene}
+"""Methods for classes that have an order, such as ratings."""
+
 
 def make_aggregator(name: str, **params: Any) -> Aggregator:
     """Return the aggregator of that name (`AGGREGATORS` has all) with the given parameters.
@@ -61,9 +65,10 @@ def make_aggregator(name: str, **params: Any) -> Aggregator:
     >>> make_aggregator("majority-vote", voting="hard")
     MajorityVote(voting='hard')
     """
-    if name not in AGGREGATORS:
-        raise InvalidParameterError(f"There is no aggregator {name!r}; there are {', '.join(sorted(AGGREGATORS))}.")
-    return AGGREGATORS[name](**params)
+    known = {**AGGREGATORS, **ORDERED}
+    if name not in known:
+        raise InvalidParameterError(f"There is no aggregator {name!r}; there are {', '.join(sorted(known))}.")
+    return known[name](**params)
 
 
 __all__ = [

@@ -135,8 +135,10 @@ def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tupl
 
 def require_known_repeats(repeats: str) -> None:
     """Stop at a misspelt choice."""
-    if repeats not in ("keep", "last", "error"):
-        raise InvalidParameterError(f'repeats must be "keep", "last" or "error", not {repeats!r}.', parameter="repeats")
+    if repeats not in ("keep", "first", "last", "error"):
+        raise InvalidParameterError(
+            f'repeats must be "keep", "first", "last" or "error", not {repeats!r}.', parameter="repeats"
+        )
 
 
 def name_codes(values: Any, wanted: Any, role: str) -> tuple[NameArray, NDArray[Any], checks.Breach | None]:
@@ -174,8 +176,8 @@ def assemble(
     )
     if repeats == "error":
         checks.require([checks.check_no_repeats(item, annotator, items, annotators)])
-    if repeats == "last":
-        kept = last_of_repeats(item, annotator, numbers["timestamp"])
+    if repeats in ("first", "last"):
+        kept = one_of_repeats(item, annotator, numbers["timestamp"], last=repeats == "last")
         item, annotator, label = item[kept], annotator[kept], label[kept]
         numbers = {name: None if values is None else values[kept] for name, values in numbers.items()}
     start = np.zeros(len(items) + 1, dtype=np.int32 if len(item) <= INT32_MAX else np.int64)
@@ -223,13 +225,15 @@ def label_dtype(n_classes: int) -> type[np.signedinteger[Any]]:
     return np.int16 if n_classes <= INT16_MAX else np.int32
 
 
-def last_of_repeats(item: NDArray[Any], annotator: NDArray[Any], timestamp: NDArray[Any] | None) -> NDArray[np.int64]:
-    """Return the rows that are the last of their (item, annotator) pair, by timestamp and then by row."""
+def one_of_repeats(
+    item: NDArray[Any], annotator: NDArray[Any], timestamp: NDArray[Any] | None, *, last: bool
+) -> NDArray[np.int64]:
+    """Return the rows that are the first or last of their (item, annotator) pair, by timestamp and then by row."""
     rows = np.arange(len(item))
     when = rows if timestamp is None else np.where(np.isnan(timestamp), -np.inf, timestamp)
     order = np.lexsort([rows, when, annotator, item])
     pair_changes = (np.diff(item[order]) != 0) | (np.diff(annotator[order]) != 0)
-    return np.sort(order[np.append(pair_changes, True)])
+    return np.sort(order[np.append(pair_changes, True) if last else np.insert(pair_changes, 0, True)])
 
 
 def with_gold_classes(names: NameArray, codes: NDArray[Any], gold: Mapping[Any, Any]) -> tuple[NameArray, NDArray[Any]]:

@@ -18,7 +18,7 @@ from crowdprism.annotations.notebook import annotations_html
 from crowdprism.annotations.summary import AnnotationSummary, summarize
 from crowdprism.errors import counted, some
 
-Repeats = Literal["keep", "last", "error"]
+Repeats = Literal["keep", "first", "last", "error"]
 EXTRAS = ("weight", "duration", "timestamp")
 
 
@@ -31,8 +31,7 @@ class Annotations:
     Attributes
     ----------
     item_start
-        (n_items + 1,) the annotations of item i stand at `item_start[i]:item_start[i + 1]`; int32 where that is
-        enough, else int64.
+        (n_items + 1,) the annotations of item i stand at `item_start[i]:item_start[i + 1]`.
     annotator, label
         (n_annotations,) codes: positions in `annotators` and `classes`.
     items, annotators, classes
@@ -42,6 +41,8 @@ class Annotations:
         1970. Times are NaN where unknown.
     gold
         (n_items,) masked array of true class codes, masked where unknown, or None.
+    classes_ordered
+        Whether `classes` run from low to high.
 
     Examples
     --------
@@ -63,6 +64,7 @@ class Annotations:
     timestamp: NDArray[np.float64] | None = None
     gold: np.ma.MaskedArray[Any, Any] | None = None
     frame_kind: str = field(default="polars", compare=False)
+    classes_ordered: bool = field(default=False, compare=False)
 
     def __post_init__(self) -> None:
         for array in (*self._stored(), self.items):
@@ -101,8 +103,8 @@ class Annotations:
         gold
             True class by item name, for those items where it is known.
         repeats
-            What to do where an annotator labelled an item more than once: `"keep"` each (the default: every
-            answer is evidence), keep the `"last"` (by timestamp, or by row without one), or raise an `"error"`.
+            What to do where an annotator labelled an item more than once: `"keep"` each (the default: every answer
+            is evidence), the `"first"` or `"last"` (by timestamp, or by row without one), or raise an `"error"`.
 
         Examples
         --------
@@ -304,9 +306,7 @@ class Annotations:
         return selecting.reindexed(self, items, annotators, classes)
 
     def concat(self, *others: Annotations) -> Annotations:
-        """Put annotations together; the same name is the same item, annotator or class.
-
-        Names keep the order of the first container, then come the new names of the next.
+        """Put annotations together by names; those of the first come first, in their order, then new ones.
 
         Examples
         --------

@@ -33,7 +33,9 @@ MODULES = {  # command -> module of this package that holds it, in the order of 
     "audit": "audit_command",
     "jury": "jury_command",
     "rank": "rank_command",
+    "rate": "rate_command",
     "convert": "convert",
+    "shard": "shard_command",
     "report": "report",
     "simulate": "simulate",
     "reproduce": "reproduce",
@@ -57,8 +59,8 @@ class Command(TyperCommand):
             screen.exit_interrupted(screen.NOTHING_KEPT)
         except CrowdprismError as error:
             error.name_parameter = OptionNames(self.params)
-            raise
             error.command = command_line()
+            raise
 
 
 class OptionNames:

@@ -66,9 +66,9 @@ def listing(names: Callable[[], Iterable[str]]) -> Any:
 
 def aggregator_names() -> list[str]:
     """Names of the aggregators."""
-    from crowdprism.aggregators import AGGREGATORS
+    from crowdprism.aggregators import AGGREGATORS, ORDERED
 
-    return sorted(AGGREGATORS)
+    return sorted([*AGGREGATORS, *ORDERED])
 
 
 def classifier_names() -> list[str]:
@@ -128,6 +128,18 @@ class ReadingOptions:
             "--max-size", help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."
         ),
     ] = None
+    order: Annotated[
+        str | None, ReadingOption("--order", help="Classes from low to high, such as low,medium,high: ratings.")
+    ] = None
+    skip_label: Annotated[
+        str | None, ReadingOption("--skip-label", help="Answers that are no label, such as unsure,N/A; left out.")
+    ] = None
+    fold_classes: Annotated[
+        bool, ReadingOption("--fold-classes", help="Join classes that differ only in case and spaces.")
+    ] = False
+    repeats: Annotated[
+        str, ReadingOption("--repeats", help="Of an annotator's answers to one item: keep all, the first or the last.")
+    ] = "keep"
     more: Annotated[
         list[str] | None,
         ReadingOption(
@@ -145,17 +157,21 @@ class ReadingOptions:
         """Read annotations, report on standard error what was found, and return the report too."""
         from crowdprism.formats import read_annotations_with_report
 
+        with standard_input_as_file(files) as paths:
+            annotations, report = read_annotations_with_report(paths, **self.chosen())
+        remark(str(report))
+        return self.add_gold(annotations), report
+
+    def chosen(self) -> dict[str, Any]:
+        """What was chosen, as parameters of the readers."""
         columns = {"item": self.item, "annotator": self.annotator, "label": self.label, "gold": self.gold}
         chosen: dict[str, Any] = {role: column for role, column in columns.items() if column is not None}
         chosen |= dict(parse_reading_option(text) for text in self.more or ())
-        if self.annotators is not None:
-            chosen["annotators"] = [name.strip() for name in self.annotators.split(",")]
-        with standard_input_as_file(files) as paths:
-            annotations, report = read_annotations_with_report(
-                paths, format=self.format, max_size=self.max_size, **chosen
-            )
-        remark(str(report))
-        return self.add_gold(annotations), report
+        lists = {"annotators": self.annotators, "classes": self.order, "skip_label": self.skip_label}
+        chosen |= {name: split_names(text) for name, text in lists.items() if text is not None}
+        chosen |= {"classes_ordered": True} if self.order is not None else {}
+        chosen |= {"fold_classes": True} if self.fold_classes else {}
+        return chosen | {"format": self.format, "max_size": self.max_size, "repeats": self.repeats}
 
     def add_gold(self, annotations: Annotations) -> Annotations:
         """Add the true classes of --gold-file and report how many there are."""
@@ -171,6 +187,11 @@ class ReadingOptions:
         blank = f"; {found.n_blank} rows have no label" if found.n_blank else ""
         remark(f"{self.gold_file}: gold of {len(known.gold_by_name())} items{blank}")
         return known
+
+
+def split_names(text: str) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def parse_reading_option(text: str) -> tuple[str, Any]:
@@ -358,7 +379,7 @@ class FeatureOptions:
 def require_exists(path: Path) -> None:
     """Raise if there is no such file, and name similar ones."""
     if not path.exists():
-        from crowdprism.formats.read import missing_file
+        from crowdprism.formats.source_files import missing_file
 
         raise UnreadableFileError(missing_file(path))
 

@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.annotations.ordering import class_scores
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.diagnostics.co_labelling import (
     AnnotatorAgreement,
@@ -176,6 +178,35 @@ def _alpha(
     return float(1 - observed / expected) if expected > 0 else float("nan")
 
 
+def masi_alpha(annotations: MultiLabelAnnotations) -> float:
+    """Krippendorff's alpha for sets of choices with the MASI distance (Passonneau 2006).
+
+    The distance of two sets is 1 - Jaccard index x monotonicity, which is 1 for equal sets, 2/3 if one holds the other,
+    1/3 if they overlap and 0 if they share nothing. Two empty sets are equal.
+
+    Examples
+    --------
+    >>> m = MultiLabelAnnotations.from_triplets([1, 1, 2, 2], ["a", "b"] * 2, [["x"], ["x", "y"], ["y"], ["y"]])
+    >>> round(masi_alpha(m), 3)
+    0.5
+    """
+    counts = label_counts(annotations.sets)
+    distance, totals = masi_distances(annotations.members), counts.per_label
+    observed = float((coincidences(counts) * distance).sum())
+    expected = float(totals @ distance @ totals) / (counts.n_annotations - 1)
+    return 1 - observed / expected if expected > 0 else float("nan")
+
+
+def masi_distances(members: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """(n_sets, n_sets) MASI distance of sets given as rows of ticks."""
+    ticks = members.astype(np.float64)
+    both, size = ticks @ ticks.T, ticks.sum(axis=1)
+    union = size[:, None] + size[None] - both
+    smaller, equal = np.minimum(size[:, None], size[None]), union == both
+    monotonicity = np.select([equal, both == smaller, both > 0], [1.0, 2 / 3, 1 / 3], 0.0)
+    return np.asarray(1 - np.where(union > 0, both / np.maximum(union, 1), 1.0) * monotonicity)
+
+
 def coincidences(counts: LabelCounts) -> NDArray[np.float64]:
     """Coincidence matrix (label, label): pairs of annotations on an item, each item weighted by its annotations.
 
@@ -221,13 +252,13 @@ class AgreementReport:
     """How far a crowd agrees; `str()` gives a readable page. Coefficients are NaN where not defined.
 
     `raw`, `fleiss`, `alpha` and `ac1` are those of `raw_agreement`, `fleiss_kappa`, `krippendorff_alpha` (nominal) and
-    `gwet_ac1`; `alpha_ordinal` is meaningful only if the classes are ordered.
+    `gwet_ac1`; `alpha_ordinal` is None unless the classes have an order or are numbers.
     """
 
     raw: float
     fleiss: float
     alpha: float
-    alpha_ordinal: float
+    alpha_ordinal: float | None
     ac1: float
     coverage: Coverage
     graph: CoLabellingGraph
@@ -237,7 +268,7 @@ class AgreementReport:
         figures = [
             ("raw agreement", self.raw),
             ("Krippendorff's alpha", self.alpha),
-            ("  if the classes are ordered", self.alpha_ordinal),
+            *([] if self.alpha_ordinal is None else [("  ordinal", self.alpha_ordinal)]),
             ("Fleiss' kappa", self.fleiss),
             ("Gwet's AC1", self.ac1),
         ]
@@ -265,7 +296,7 @@ def agreement(annotations: Annotations) -> AgreementReport:
         raw=counts.agreement,
         fleiss=_fleiss(counts),
         alpha=_alpha(counts, "nominal", annotations),
-        alpha_ordinal=_alpha(counts, "ordinal", annotations),
+        alpha_ordinal=None if class_scores(annotations) is None else _alpha(counts, "ordinal", annotations),
         ac1=_gwet(annotations, counts),
         coverage=coverage(annotations),
         graph=graph,

@@ -81,7 +81,7 @@ def read_responses(
                 value = value[0]
             if status != "submitted" and not document.options.include_rejected:
                 raw.skip(str(status), document.place(place))
-            elif value is None or isinstance(value, (list, dict)):
+            elif value is None or isinstance(value, dict) or (isinstance(value, list) and not document.options.multi):
                 raw.skip("several labels chosen" if value else "no value", document.place(place))
             else:
                 raw.add(item_of(document, place, record, item), user, value)

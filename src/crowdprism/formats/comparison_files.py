@@ -15,8 +15,9 @@ from crowdprism.formats import argilla, label_studio
 from crowdprism.formats.documents import Document
 from crowdprism.formats.frame_documents import frame_document, is_table
 from crowdprism.formats.raw_annotations import ReadingOptions, joined
-from crowdprism.formats.read import Source, decoding, find_files, opened
+from crowdprism.formats.read import decoding, opened
 from crowdprism.formats.schemas import ArgillaRecord, LabelStudioTask
+from crowdprism.formats.source_files import Source, find_files
 from crowdprism.formats.tables import column_of
 from crowdprism.formats.unpacking import size_in_bytes
 

@@ -18,6 +18,7 @@ from crowdprism.formats import (
     peerannot,
     prodigy,
     tables,
+    tick_columns,
     toloka,
     wide_tables,
 )
@@ -71,6 +72,7 @@ FORMATS: dict[str, Format] = {
     ),
     "cifar10h": Format("CIFAR-10H raw answers", tables.matches_cifar10h, tables.read_cifar10h),
     **{name: named_layout(name) for name in tables.NAMED_LAYOUTS},
+    "ticks": Format("table with a 0/1 column for each choice", tick_columns.matches_ticks, tick_columns.read_ticks),
     "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
     "doccano": Format("doccano, one file per annotator (or a zip)", doccano.matches, doccano.read),
     "matrix": Format(

@@ -45,7 +45,7 @@ def read(document: Document) -> RawAnnotations:
     for place, record in enumerate(document.records_as(DoccanoRecord)):
         raw.n_rows += 1
         labels = labels_of(record.get(label_field))
-        if len(labels) != 1:
+        if len(labels) != 1 and not document.options.multi:
             raw.skip("several labels chosen" if labels else "no label", document.place(place))
             continue
         if item_field not in record:
@@ -54,7 +54,7 @@ def read(document: Document) -> RawAnnotations:
             )
         if item_field == "id" and content is not None:
             raw.see_content(record["id"], record.get(content), document.name)
-        raw.add(record[item_field], annotator, labels[0])
+        raw.add(record[item_field], annotator, labels if document.options.multi else labels[0])
     return raw
 
 

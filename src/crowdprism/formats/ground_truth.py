@@ -52,7 +52,7 @@ def read_responses(document: Document) -> RawAnnotations:
         for given in record["answers"]:
             raw.n_rows += 1
             label = label_text(given.get("answerContent"), document.asked.get("label"))
-            if raw.is_single(label, f"{document.name} {given.get('workerId')}"):
+            if raw.is_answer(label, f"{document.name} {given.get('workerId')}", document.options):
                 times = {"duration": seconds(given), "timestamp": given.get("submissionTime")}
                 raw.add(str(item), given["workerId"], label, **times)
     return raw
@@ -98,7 +98,7 @@ def read_requests(document: Document) -> RawAnnotations:
         for given in answers:
             raw.n_rows += 1
             label = label_text(given.get("annotationData", {}).get("content"), document.asked.get("label"))
-            if raw.is_single(label, document.place(place)):
+            if raw.is_answer(label, document.place(place), document.options):
                 raw.add(item, given["workerId"], label)
     return raw
 

@@ -44,7 +44,7 @@ def read_json(document: Document) -> RawAnnotations:
                 raw.skip("cancelled", where)
                 continue
             label = label_of(annotation, name)
-            if not raw.is_single(label, where, f"no answer to {name!r}"):
+            if not raw.is_answer(label, where, document.options, f"no answer to {name!r}"):
                 continue
             if annotation.get("ground_truth"):
                 raw.add_gold(item, label)
@@ -142,7 +142,7 @@ def read_min(document: Document) -> RawAnnotations:
     for place, record in enumerate(records):
         raw.n_rows += 1
         label = answer_of(record.get(name))
-        if not raw.is_single(label, document.place(place), f"no answer to {name!r}"):
+        if not raw.is_answer(label, document.place(place), document.options, f"no answer to {name!r}"):
             continue
         if item_field == "id":
             content = {field: json.dumps(record.get(field), sort_keys=True, default=str) for field in data_fields}

@@ -47,7 +47,7 @@ def read(document: Document) -> RawAnnotations:
         numbers = {role: seconds(record.get(field), len(pairs)) for role, field in times.items()}
         for item_column, label_column in pairs:
             label = answer(record, label_column)
-            if raw.is_single(label, document.place(place), f"no answer in {label_column}"):
+            if raw.is_answer(label, document.place(place), document.options, f"no answer in {label_column}"):
                 raw.add(record[item_column], worker, label, **numbers)
     return raw
 

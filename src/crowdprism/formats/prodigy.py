@@ -27,7 +27,7 @@ def read(document: Document) -> RawAnnotations:
         raw.columns["timestamp"] = "_timestamp"
     for place, record in enumerate(document.records_as(ProdigyRecord)):
         raw.n_rows += 1
-        label, reason = label_of(record)
+        label, reason = label_of(record, multi=document.options.multi)
         if reason:
             raw.skip(reason, document.place(place))
             continue
@@ -39,8 +39,8 @@ def read(document: Document) -> RawAnnotations:
     return raw
 
 
-def label_of(record: dict[str, Any]) -> tuple[Any, str]:
-    """The label of a record, or the reason why there is none."""
+def label_of(record: dict[str, Any], *, multi: bool = False) -> tuple[Any, str]:
+    """The label of a record (with `multi`, a list), or the reason why there is none."""
     answer = record.get("answer")
     if answer == "ignore":
         return None, "ignored"
@@ -48,6 +48,8 @@ def label_of(record: dict[str, Any]) -> tuple[Any, str]:
         chosen = record.get("accept") or []
         if answer == "reject":
             return None, "rejected"
+        if multi:
+            return chosen, ""
         if len(chosen) != 1:
             return None, "several labels chosen" if chosen else "no option chosen"
         return chosen[0], ""

@@ -28,6 +28,7 @@ class ReadingOptions:
     missing: Sequence[Any] | None = None
     encoding: str = "utf-8"
     max_size: int | None = None
+    multi: bool = False  # an answer may hold several choices, as a list, or none
 
 
 @dataclass(frozen=True)
@@ -152,12 +153,12 @@ class RawAnnotations:
                 f"annotations, {n_skipped} skipped, {self.n_gold_rows} gold. Please report it with the file."
             )
 
-    def is_single(self, label: Any, place: str, reason: str = "no label") -> bool:
-        """Tell whether there is one label; skip the record where there is none (None) or several (a list)."""
-        if label is None or isinstance(label, list):
-            self.skip("several labels chosen" if label else reason, place)
-            return False
-        return True
+    def is_answer(self, label: Any, place: str, options: ReadingOptions, reason: str = "no label") -> bool:
+        """Tell whether there is one label, or any number if several choices are read; skip the record if not."""
+        if options.multi or not (label is None or isinstance(label, list)):
+            return True
+        self.skip("several labels chosen" if label else reason, place)
+        return False
 
     def see_content(self, item: Any, content: Any, place: str) -> None:
         """Remember what an id stands for, and stop where it stood for something else before.

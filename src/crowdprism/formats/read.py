@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import csv
-import difflib
-import glob
 import logging
-import os
 import zipfile
 import zlib
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,19 +20,19 @@ from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import detect
-from crowdprism.formats.documents import ENDINGS, Document, open_documents
+from crowdprism.formats.documents import Document, open_documents
 from crowdprism.formats.frame_documents import frame_document, is_table
+from crowdprism.formats.label_cleaning import clean_labels
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
-from crowdprism.formats.unpacking import PACKINGS, data_ending, size_in_bytes
+from crowdprism.formats.source_files import FoundFile, Source, find_files
+from crowdprism.formats.unpacking import size_in_bytes
 
 logger = logging.getLogger("crowdprism")
-Source = Any  # a path, paths or a table in memory
 # What libraries raise on damaged content, and nothing that a mistake of our own would raise.
 FOREIGN_ERRORS = (
     pl.exceptions.PolarsError, pl.exceptions.PanicException, zipfile.BadZipFile, zlib.error, csv.Error, UnicodeError,
     RecursionError, MemoryError, OverflowError,
 )  # fmt: skip
-FoundFile = tuple[Path, bool]  # a file, and whether it comes from a folder: then it may not hold annotations at all
 
 
 def read_annotations(
@@ -59,6 +55,9 @@ def read_annotations(
     missing: Sequence[Any] | None = None,
     encoding: str = "utf-8",
     max_size: int | str | None = None,
+    skip_label: Sequence[str] = (),
+    fold_classes: bool = False,
+    classes_ordered: bool = False,
 ) -> Annotations:
     """Read annotations from whatever a tool exported.
 
@@ -94,6 +93,12 @@ def read_annotations(
     max_size
         Most bytes of one file or archive, unpacked, such as `"8GB"`. By default 4 GB or a quarter of the memory,
         whichever is less, and for packed files above 256 MB at most 100 times the packed size.
+    skip_label
+        Answers that are no label, such as `["unsure", "N/A"]`; they are left out and counted.
+    fold_classes
+        Join classes that differ only in case and spaces under the most frequent spelling.
+    classes_ordered
+        Whether `classes` run from low to high, as ratings do.
 
     Examples
     --------
@@ -116,6 +121,9 @@ def read_annotations(
         missing=missing,
         encoding=encoding,
         max_size=max_size,
+        skip_label=skip_label,
+        fold_classes=fold_classes,
+        classes_ordered=classes_ordered,
         item=item,
         annotator=annotator,
         label=label,
@@ -139,6 +147,9 @@ def read_annotations_with_report(
     missing: Sequence[Any] | None = None,
     encoding: str = "utf-8",
     max_size: int | str | None = None,
+    skip_label: Sequence[str] = (),
+    fold_classes: bool = False,
+    classes_ordered: bool = False,
     **columns: str | None,
 ) -> tuple[Annotations, ReadingReport]:
     """As `read_annotations`, and return the account of the reading as well.
@@ -172,11 +183,12 @@ def read_annotations_with_report(
     raw = merged(found.parts)
     require_any(raw, found.files[0])
     with decoding(found.files[0]):
+        clean_labels(raw, found.files[0], skip=skip_label, fold=fold_classes)
         leave_out_unreadable(raw, options)
-        annotations = build(raw, found.files[0], classes, repeats)
-    if repeats == "last" and annotations.n_annotations < len(raw.label):
-        raw.skip("answered again later", found.files[0], len(raw.label) - annotations.n_annotations)
-    assert repeats == "last" or annotations.n_annotations == len(raw.label)
+        annotations = replace(build(raw, found.files[0], classes, repeats), classes_ordered=classes_ordered)
+    if repeats in ("first", "last") and annotations.n_annotations < len(raw.label):
+        again = "answered again later" if repeats == "last" else "answered before"
+        raw.skip(again, found.files[0], len(raw.label) - annotations.n_annotations)
     report = ReadingReport(
         format=found.format,
         columns=raw.columns,
@@ -208,58 +220,6 @@ def require_options(format: str, options: ReadingOptions) -> None:
         b"ab".decode(options.encoding, errors="ignore")
     except (LookupError, UnicodeError) as error:
         raise InvalidParameterError(f"There is no encoding {options.encoding!r}; try 'utf-8' or 'cp1252'.") from error
-
-
-def find_files(source: Source) -> list[FoundFile]:
-    """Expand paths, globs and folders into files."""
-    if isinstance(source, (str, os.PathLike)):
-        source = [source]
-    elif not isinstance(source, Iterable):
-        raise InvalidParameterError(f"Pass a path, a list of paths or a data frame, not {type(source).__name__}.")
-    found = [file for one in source for file in expand(os.fspath(one))]
-    if not found:
-        raise InvalidParameterError("The list of paths is empty. Pass at least one file.")
-    return found
-
-
-def expand(path: str) -> list[FoundFile]:
-    """One path, glob or folder as files, in the order of their names."""
-    if os.path.isdir(path):
-        return folder_files(Path(path))
-    if os.path.exists(path):
-        return [(Path(path), False)]
-    if glob.has_magic(path):
-        matched = [Path(one) for one in sorted(glob.glob(path, recursive=True)) if os.path.isfile(one)]
-        if not matched:
-            raise UnreadableFileError(f"No file matches {path}. Check the folder and the pattern.")
-        return [(one, False) for one in matched]
-    raise UnreadableFileError(missing_file(Path(path)))
-
-
-def folder_files(folder: Path) -> list[FoundFile]:
-    """Files below a folder that may hold annotations."""
-    files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
-    readable = [file for file in files if data_ending(file.name) in ENDINGS]
-    readable = [
-        file for file in readable if file.name != "metadata.json" or file.with_name("answers.json") not in files
-    ]
-    if not readable:
-        names = ", ".join(file.name for file in files[:5]) or "nothing"
-        raise UnreadableFileError(
-            f"The folder {folder} has no readable file (it holds {names}). "
-            f"Readable endings are {' '.join(ENDINGS)}, also with {' or '.join(PACKINGS)}."
-        )
-    return [(file, True) for file in readable]
-
-
-def missing_file(path: Path) -> str:
-    """Say that a file is not there, and which names come close."""
-    folder = path.parent
-    if not folder.is_dir():
-        return f"There is no folder {folder}, so {path} cannot be read. Check the path (now in {os.getcwd()})."
-    close = difflib.get_close_matches(path.name, os.listdir(folder), n=3, cutoff=0.5)
-    hint = f"Did you mean {' or '.join(close)}?" if close else f"The folder {folder} holds no file of a similar name."
-    return f"There is no file {path}. {hint}"
 
 
 @dataclass(frozen=True)

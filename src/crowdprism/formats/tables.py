@@ -121,19 +121,22 @@ def finished_rows(document: Document, frame: pl.DataFrame, raw: RawAnnotations) 
 def labelled_rows(document: Document, frame: pl.DataFrame, kept: pl.Series, raw: RawAnnotations) -> pl.Series:
     """Mask of the rows with item, annotator and label; a row without one is an error unless it may be skipped."""
     for role in REQUIRED:
-        if role not in raw.columns:
+        if role not in raw.columns or (role == "label" and document.options.multi):
             continue
         absent = missing_cells(frame[raw.columns[role]], markers_of(document, MISSING_LABELS)) & kept
         if not absent.any():
             continue
         count, first = int(absent.sum()), document.place(int(absent.arg_true()[0]))
+        written = [text for text in frame[raw.columns[role]].filter(absent).unique().sort().to_list() if text]
+        named = f" {some(written)} counts as missing." if written else ""
         if not document.options.skip_missing:
             raise UnreadableFileError(
                 f"{count} of {frame.height} {role}s in column {raw.columns[role]!r} are missing; the first is at "
-                f"{first}.",
+                f"{first}.{named}",
                 remedy="Pass {skip_missing:True} to leave such rows out, or complete the file.",
             )
         raw.skip(f"no {role}", first, count)
+        raw.notes += [f"{some(written)} counts as a missing {role}"] if written else []
         kept = kept & ~absent
     return kept
 

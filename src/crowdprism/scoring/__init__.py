@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from crowdprism.scoring.comparisons import Comparisons
+from crowdprism.scoring.gaussian_ratings import RatingResult, rate
 from crowdprism.scoring.ranking import Ranking, rank
 
-__all__ = ["Comparisons", "Ranking", "rank"]
+__all__ = ["Comparisons", "Ranking", "RatingResult", "rank", "rate"]

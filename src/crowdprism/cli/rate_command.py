@@ -1,0 +1,51 @@
+"""`crowdprism rate`: from ratings on a continuous scale to scores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdprism.cli.options import AsJson, Files, ReadingOptions
+from crowdprism.cli.rank_command import to_rows
+from crowdprism.cli.run_folder import require_writable
+from crowdprism.cli.screen import print_json, print_records, print_text, remark
+from crowdprism.files import replacing_file
+
+N_SHOWN = 20
+
+
+def rate(
+    files: Files,
+    *,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML page.")] = None,
+    reading: ReadingOptions,
+    json: AsJson = False,
+) -> None:
+    """Score items from ratings that are numbers, with a bias and a spread for every annotator, and intervals.
+
+    Example: `crowdprism rate scores.csv -o scores.html`
+    """
+    from crowdprism.scoring import rate as rate_items
+
+    if output is not None:
+        require_writable(output, files)
+    result = rate_items(reading.read(files))
+    if output is not None:
+        from crowdprism.report.ratings_page import ratings_page
+
+        with replacing_file(output) as fresh:
+            fresh.write_text(ratings_page(result), encoding="utf-8")
+    items, people = to_rows(result.item_columns()), to_rows(result.annotator_columns())
+    if json:
+        print_json({"icc": result.icc, "items": items, "annotators": people, "warnings": result.warnings})
+    else:
+        from crowdprism.report.ratings_page import rating_lines
+
+        print_text("\n".join(rating_lines(result)))
+        best = sorted(items, key=lambda row: -row["score"])[:N_SHOWN]
+        print_records("Items with the highest scores", best)
+        print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_SHOWN])
+    if output is not None:
+        remark(f"wrote {output}")

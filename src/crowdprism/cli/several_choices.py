@@ -1,0 +1,120 @@
+"""`crowdprism aggregate --multi`: answers with several choices per item."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Annotated, Any
+
+from crowdprism.cli.options import ReadingOption, ReadingOptions, standard_input_as_file
+from crowdprism.cli.run_folder import REPORT, rounded, run_target, write_table
+from crowdprism.cli.screen import log_text, print_json, print_records, print_text, remark
+from crowdprism.errors import InvalidParameterError
+from crowdprism.files import replacing_file
+from crowdprism.formats.inert_cells import write_csv
+
+if TYPE_CHECKING:
+    from crowdprism.aggregators import Aggregator
+    from crowdprism.aggregators.multi_label import MultiLabelResult
+    from crowdprism.annotations.multi_label import MultiLabelAnnotations
+
+
+@dataclass(frozen=True)
+class ChoiceOptions:
+    """Whether answers hold several choices."""
+
+    multi: Annotated[
+        bool, ReadingOption("--multi", help="Answers hold several choices: lists, a|b in a column, or 0/1 columns.")
+    ] = False
+    separator: Annotated[str, ReadingOption("--separator", help="Between choices in a cell, with --multi.")] = "|"
+
+    def aggregate(
+        self,
+        aggregator: Aggregator,
+        files: Sequence[Path],
+        reading: ReadingOptions,
+        output: Path | None,
+        table: Path | None,
+        *,
+        report: bool,
+        force: bool,
+        as_json: bool,
+    ) -> None:
+        """Read, fit, and print or write the choices of each item."""
+        from crowdprism.aggregators.multi_label import fit_choices
+        from crowdprism.formats.choices import read_choices_with_report
+
+        if reading.skip_label is not None or reading.fold_classes:
+            raise InvalidParameterError("--multi takes neither --skip-label nor --fold-classes. Leave them out.")
+        options = {name: value for name, value in reading.chosen().items() if name != "classes_ordered"}
+        with run_target(output, kind="choices", force=force, inputs=[*files, reading.gold_file]) as fresh:
+            with standard_input_as_file(files) as paths:
+                annotations, account = read_choices_with_report(paths, separator=self.separator, **options)
+            remark(str(account))
+            result = fit_choices(annotations, aggregator)
+            if fresh is not None:
+                self.write(fresh, result, annotations, report=report)
+        if table is not None:
+            with replacing_file(table) as part, part.open("w", encoding="utf-8", newline="") as file:
+                self.write_labels(file, result)
+            remark(f"wrote {table}")
+        if as_json:
+            print_json(self.to_record(result, annotations))
+        elif output is None and table is None:
+            self.write_labels(sys.stdout, result)
+        elif output is not None:
+            print_summary(result, annotations)
+            remark(f"wrote {output}: labels.csv, annotators.csv{', report.html' if report else ''}")
+
+    def write(self, fresh: Path, result: MultiLabelResult, annotations: MultiLabelAnnotations, *, report: bool) -> None:
+        """Write the files of a run into an empty folder."""
+        from crowdprism.report.choices_page import annotator_rows, choices_page
+
+        with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
+            self.write_labels(file, result)
+        rows = annotator_rows(result, annotations)
+        with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
+            write_table(file, list(rows[0]), [list(row.values()) for row in rows])
+        if report:
+            (fresh / REPORT).write_text(choices_page(result, annotations), encoding="utf-8")
+        (fresh / "log.txt").write_text(log_text(), encoding="utf-8", errors="backslashreplace")
+
+    def write_labels(self, file: IO[str], result: MultiLabelResult) -> None:
+        """One row per item: labels joined by the separator, confidence of the least certain, a column per choice."""
+        columns: dict[str, Any] = {
+            "item": result.items.tolist(),
+            "labels": [self.separator.join(map(str, one)) for one in result.labels()],
+        }
+        if result.confidence is not None:
+            columns["confidence"] = rounded(result.confidence.min(axis=1))
+        for at, choice in enumerate(result.choices.tolist()):
+            columns[f"probability:{choice}"] = rounded(result.probabilities[:, at])
+        write_csv(file, columns)
+
+    def to_record(self, result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
+        """What `--json` prints."""
+        from crowdprism.report.choices_page import annotator_rows, choice_rows
+
+        items, confidence = result.items.tolist(), result.confidence
+        return {
+            "method": result.method,
+            "choices": choice_rows(result, annotations),
+            "labels": [
+                {"item": item, "labels": labels, "probabilities": row,
+                 "confidence": None if confidence is None else confidence[at].min()}
+                for at, (item, labels, row) in enumerate(zip(items, result.labels(), result.probabilities, strict=True))
+            ],
+            "annotators": annotator_rows(result, annotations),
+        }  # fmt: skip
+
+
+def print_summary(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> None:
+    """Print sentences, choices and the annotators who miss most."""
+    from crowdprism.report.choices_page import annotator_rows, choice_lines, choice_rows
+
+    print_text("\n".join(choice_lines(result, annotations)))
+    print_records("Choices", choice_rows(result, annotations))
+    lowest = sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])[:10]
+    print_records("Annotators who miss most", lowest)

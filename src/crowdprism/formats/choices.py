@@ -1,0 +1,101 @@
+"""`read_choices`: answers with several choices per item, from the same files as other annotations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from crowdprism.annotations.container import Repeats
+from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.formats.frame_documents import frame_document, is_table
+from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, merged, type_text
+from crowdprism.formats.read import decoding, opened, read_documents, require_any, require_options
+from crowdprism.formats.source_files import Source, find_files
+from crowdprism.formats.unpacking import size_in_bytes
+
+
+def read_choices(source: Source, **options: Any) -> MultiLabelAnnotations:
+    """Read answers with several choices: lists of tools' exports, `a|b` in a label column, or 0/1 columns.
+
+    Parameters are those of `read_choices_with_report`. A choice that was not ticked counts as "no", also where nothing
+    was ticked.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "labels.csv")
+    ...     _ = path.write_text("item,annotator,label\\n1,ann,news|sport\\n1,bob,sport\\n2,ann,\\n")
+    ...     read_choices(path)
+    MultiLabelAnnotations(3 answers on 2 items by 2 annotators, 2 choices: 'news', 'sport')
+    """
+    return read_choices_with_report(source, **options)[0]
+
+
+def read_choices_with_report(
+    source: Source,
+    format: str = "auto",
+    *,
+    separator: str = "|",
+    classes: Sequence[Any] | None = None,
+    repeats: Repeats = "keep",
+    max_size: int | str | None = None,
+    include_rejected: bool = False,
+    skip_missing: bool = False,
+    annotator_from: str | None = None,
+    encoding: str = "utf-8",
+    **columns: str | None,
+) -> tuple[MultiLabelAnnotations, ReadingReport]:
+    """As `read_choices`, and return the account of the reading; `classes` lists all choices."""
+    options = ReadingOptions(
+        columns={role: column for role, column in columns.items() if column is not None},
+        include_rejected=include_rejected,
+        skip_missing=skip_missing,
+        annotator_from=annotator_from,
+        encoding=encoding,
+        max_size=size_in_bytes(max_size),
+        multi=True,
+    )
+    require_options(format, options)
+    documents = [(frame_document(source, options), False)] if is_table(source) else opened(find_files(source), options)
+    found = read_documents(documents, format)
+    raw = merged(found.parts)
+    require_any(raw, found.files[0])
+    with decoding(found.files[0]):
+        type_text(raw, classes_are_text=True)
+        chosen = [split(cell, separator) for cell in raw.label]
+        true = {item: split(cell, separator) for item, cell in zip(raw.gold_item, raw.gold_label, strict=True)}
+        annotations = MultiLabelAnnotations.from_triplets(
+            raw.item,
+            raw.annotator,
+            chosen,
+            choices=classes if classes is not None else raw.classes,
+            gold=true or None,
+            repeats=repeats,
+        )
+    empty = sum(not one for one in chosen)
+    notes = [*raw.notes, *([f"{empty} answers tick nothing, which counts as no to every choice"] if empty else [])]
+    report = ReadingReport(
+        format=found.format,
+        columns=raw.columns,
+        files=tuple(found.files),
+        n_rows=raw.n_rows,
+        n_annotations=annotations.sets.n_annotations,
+        skipped=raw.skipped,
+        left_out_files=found.left_out,
+        notes=tuple(notes),
+    )
+    return annotations, report
+
+
+def split(cell: Any, separator: str) -> list[Any]:
+    """The choices in a cell: a list as it is, text by the separator, nothing for None.
+
+    Examples
+    --------
+    >>> split("a | b", "|"), split(["a", "b"], "|"), split(None, "|"), split(3, "|")
+    (['a', 'b'], ['a', 'b'], [], [3])
+    """
+    if isinstance(cell, str):
+        return [part.strip() for part in cell.split(separator) if part.strip()]
+    return [] if cell is None else list(cell) if isinstance(cell, list) else [cell]

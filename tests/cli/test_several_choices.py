@@ -1,0 +1,50 @@
+"""`crowdprism aggregate --multi`: run folder, labels, JSON, errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture
+def topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    lines = ["item,annotator,label"]
+    for item in range(20):
+        true = ["news|sport", "news", "sport", ""][item % 4]
+        lines += [f"{item},{who},{true}" for who in ("ann", "bob")]
+        lines.append(f"{item},cy,{'sport' if item % 3 else true}")
+    (tmp_path / "topics.csv").write_text("\n".join(lines) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_file_becomes_labels_and_a_page_in_one_command(run, topics: Path) -> None:
+    shown = run("aggregate", "topics.csv", "--multi", "-o", "run")
+    assert shown.code == 0, shown.err
+    assert "MASI alpha" in shown.out
+    rows = list(csv.DictReader((topics / "run" / "labels.csv").open()))
+    assert [row["labels"] for row in rows[:4]] == ["news|sport", "news", "sport", ""]
+    assert list(rows[0]) == ["item", "labels", "confidence", "probability:news", "probability:sport"]
+    assert "Annotators: how often they tick what applies" in (topics / "run" / "report.html").read_text()
+    finds = {
+        row["annotator"]: float(row["finds"]) for row in csv.DictReader((topics / "run" / "annotators.csv").open())
+    }
+    assert finds["cy"] < finds["ann"]
+
+
+def test_json_and_other_methods_and_a_table(run, topics: Path) -> None:
+    record = json.loads(run("aggregate", "topics.csv", "--multi", "--method", "majority-vote", "--json").out)
+    assert record["labels"][0]["labels"] == ["news", "sport"]
+    assert {row["choice"] for row in record["choices"]} == {"news", "sport"}
+    assert run("aggregate", "topics.csv", "--multi", "-o", "labels.csv").code == 0
+    assert (topics / "labels.csv").read_text().startswith("item,labels,confidence,")
+    assert run("aggregate", "topics.csv", "--multi").out.startswith("item,labels,")
+
+
+def test_a_choice_outside_the_list_is_refused(run, topics: Path) -> None:
+    shown = run("aggregate", "topics.csv", "--multi", "--order", "news,weather")
+    assert shown.code == 2
+    assert "Unknown are 'sport'" in " ".join(shown.err.split())
