@@ -5,7 +5,7 @@ import pytest
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.aggregators.multi_label import fit_choices, shared_centres
-from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 
 
 def crowd(

@@ -219,7 +219,7 @@ def test_masi_distance_weighs_overlap_by_inclusion() -> None:
 
 
 def test_masi_alpha_of_single_choices_is_the_nominal_alpha() -> None:
-    from crowdprism.annotations.multi_label import MultiLabelAnnotations
+    from crowdprism.annotations.choice_sets import MultiLabelAnnotations
     from crowdprism.diagnostics.agreement import masi_alpha
 
     a = annotations_of(sparse_crowd(7))

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from crowdprism.aggregators.multi_label import fit_choices
-from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.report.choices_page import annotator_rows, choice_rows, choices_page
 
 

@@ -19,7 +19,7 @@ from crowdprism.aggregators.dawid_skene import DawidSkene
 from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.one_voice import named
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.names import NameArray
 from crowdprism.progress import progress
 from crowdprism.results import FitResult

@@ -141,7 +141,7 @@ def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> 
 
 
 def label_columns(result: FitResult) -> dict[str, Sequence[Any]]:
-    """Items, labels, how likely each is right (confidence), the mean if classes are ordered, the model's probability."""
+    """Items, labels, how likely each is right (confidence), the mean of ordered classes, the model's probability."""
     columns: dict[str, Sequence[Any]] = {"item": result.items.tolist(), "label": result.labels().tolist()}
     if result.confidence is not None:
         columns["confidence"] = rounded(result.confidence)

@@ -13,12 +13,11 @@ from crowdprism.cli.run_folder import REPORT, rounded, run_target, write_table
 from crowdprism.cli.screen import log_text, print_json, print_records, print_text, remark
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_file
-from crowdprism.formats.inert_cells import write_csv
 
 if TYPE_CHECKING:
     from crowdprism.aggregators import Aggregator
     from crowdprism.aggregators.multi_label import MultiLabelResult
-    from crowdprism.annotations.multi_label import MultiLabelAnnotations
+    from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 
 
 @dataclass(frozen=True)
@@ -83,6 +82,8 @@ class ChoiceOptions:
 
     def write_labels(self, file: IO[str], result: MultiLabelResult) -> None:
         """One row per item: labels joined by the separator, confidence of the least certain, a column per choice."""
+        from crowdprism.formats.inert_cells import write_csv
+
         columns: dict[str, Any] = {
             "item": result.items.tolist(),
             "labels": [self.separator.join(map(str, one)) for one in result.labels()],

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.container import Repeats
-from crowdprism.annotations.multi_label import MultiLabelAnnotations
 from crowdprism.formats.frame_documents import frame_document, is_table
 from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, merged, type_text
 from crowdprism.formats.read import decoding, opened, read_documents, require_any, require_options

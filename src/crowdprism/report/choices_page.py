@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from crowdprism.aggregators.multi_label import MultiLabelResult
-from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.diagnostics.agreement import krippendorff_alpha, masi_alpha
 from crowdprism.errors import UnsuitableDataError, counted
 from crowdprism.report.tables_page import PageTable, Span, tables_page

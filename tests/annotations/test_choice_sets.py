@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from crowdprism.annotations.multi_label import MultiLabelAnnotations
+from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 
 ITEMS, PEOPLE = ["x", "x", "y"], ["ann", "bob", "ann"]
