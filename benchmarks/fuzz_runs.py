@@ -196,6 +196,7 @@ def contents(loaded: Any) -> dict[str, Any]:
 
     result = loaded if hasattr(loaded, "class_probabilities") else loaded.result_
     said = {name: plain(getattr(result, name)) for name in result.__dataclass_fields__ if name != "annotations"}
+    said["history"] = plain({name: [float(value) for value in values] for name, values in result.history.items()})
     if loaded is not result:
         said["parameters of the classifier"] = plain(loaded.get_params())
         said["histories"] = plain(loaded.histories_)

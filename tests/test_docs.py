@@ -58,3 +58,11 @@ def test_commands_of_the_pages_exist_with_their_options(page: str, line: str) ->
 def test_links_between_pages_lead_somewhere(path: Path) -> None:
     for target in LINK.findall(path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
+
+
+def test_every_test_that_keeps_an_attack_mended_exists() -> None:
+    named = re.findall(r"`(tests/[\w/.]+)(?:::(\w+))?`", (ROOT / "tests" / "ATTACKS.md").read_text(encoding="utf-8"))
+    assert len(named) > 30
+    for file, test in named:
+        assert (ROOT / file).exists(), file
+        assert f"def {test}" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"

@@ -64,6 +64,24 @@ def test_predicting_from_labels_alone_says_that_there_is_no_classifier(run, labe
     assert "crowdprism train" in outcome.err
 
 
+def test_other_features_and_absent_devices_are_explained(run, tmp_path: Path) -> None:
+    import torch
+
+    labels, features = digits_files(tmp_path)
+    folder = tmp_path / "run"
+    run("train", labels, "-x", features, "-o", folder, "--epochs", 1, "--network", "linear", "--no-report")
+    (tmp_path / "three.csv").write_text("item,x,y,z\npic1,1,2,3\n")
+    refused = run("predict", folder, "-x", tmp_path / "three.csv")
+    assert refused.code == BAD_INPUT
+    assert "(3,)" in refused.err
+    assert "(2,)" in refused.err
+    device = "mps" if torch.cuda.is_available() else "cuda"
+    refused = run("train", labels, "-x", features, "-o", tmp_path / "other", "--device", device)
+    assert refused.code == BAD_INPUT
+    assert device in refused.err
+    assert not (tmp_path / "other").exists()
+
+
 def train(*more: object) -> tuple[object, ...]:
     return ("train", "labels.csv", "-x", "features.csv", "--network", "linear", "-o", "run", *more)
 

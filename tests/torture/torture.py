@@ -29,6 +29,7 @@ from killing import killed_before
 import crowdprism as cp
 from crowdprism import classifiers, report  # noqa: F401  (imported before the forks)
 from crowdprism.cli import main
+from crowdprism.experiments import RowStore
 from crowdprism.training.checkpoint import has_checkpoint
 
 AGGREGATE = ("aggregate", "labels.csv", "-o", "run", "--no-report")
@@ -37,6 +38,28 @@ TRAIN = (
     *("-o", "run", "--no-report", "--epochs", "3"),
 )
 REPORT = ("report", "run", "labels.csv")
+REPRODUCE = ("reproduce", "mine.toml", "-o", "out")
+STUDY = """
+name = "mine"
+title = "Two methods"
+source = "us"
+[parameters]
+epochs = 1
+network = "linear"
+[[cells]]
+name = "digits"
+title = "Digits"
+data = { dataset = "digits", n_items = 200 }
+[methods.vote]
+title = "NN-MV"
+classifier = "nn-mv"
+[methods.crowd-layer]
+title = "CrowdLayer"
+classifier = "crowdlayer"
+[budgets.quick]
+reduces = "everything"
+seeds = [1]
+"""
 SAME_BITS = ("labels.csv", "annotators.csv", "arrays.npz", "weights.safetensors")
 
 
@@ -49,6 +72,7 @@ def make_inputs(folder: Path) -> None:
     (folder / "labels.csv").write_text("\n".join(["item,annotator,label", *rows, ""]))
     cells = [f"{i},{x:.3f},{y:.3f}" for i, (x, y) in enumerate(truth[:, None] * 3 + draws.normal(size=(40, 2)))]
     (folder / "features.csv").write_text("\n".join(["item,x,y", *cells, ""]))
+    (folder / "mine.toml").write_text(STUDY)
 
 
 def command(*words: str) -> Callable[[], None]:
@@ -105,9 +129,15 @@ def killed_after(seconds: float, work: Callable[[], object]) -> bool:
     return os.WIFSIGNALED(os.waitpid(child, 0)[1])
 
 
-def bits(run: Path) -> dict[str, bytes]:
-    """The files of a run that the same command writes with the same bits."""
-    return {name: (run / name).read_bytes() for name in SAME_BITS if (run / name).exists()}
+def bits() -> dict[str, object]:
+    """What the same command writes with the same bits: files of the run, and rows of experiments but for their time."""
+    found: dict[str, object] = {
+        name: Path("run", name).read_bytes() for name in SAME_BITS if Path("run", name).exists()
+    }
+    for key, row in RowStore("out/rows.jsonl").read().items():
+        found[key] = {name: value for name, value in row.items() if name != "seconds"}
+    found |= {path.name: path.stat().st_size for path in Path("out").glob("*.md")}
+    return found
 
 
 def check(words: tuple[str, ...], expected: dict[str, bytes], methods: set[str]) -> None:
@@ -119,7 +149,7 @@ def check(words: tuple[str, ...], expected: dict[str, bytes], methods: set[str])
     assert Path("run/mine.txt").read_text() == "kept" if methods else True
     resumable = words[0] == "train" and has_checkpoint(Path("run.checkpoint"))
     finished(*words, *(["--resume"] if resumable else []))
-    assert bits(Path("run")) == expected, "the repeated command gave other bits"
+    assert bits() == expected, "the repeated command gave other bits"
     hidden = [str(path) for path in Path().rglob(".*")]
     assert not hidden, f"leftovers: {hidden}"
     assert not Path("run.checkpoint").exists()
@@ -142,7 +172,7 @@ def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: i
         begun = time.monotonic()
         finished(*words)
         took = time.monotonic() - begun
-        expected = bits(Path("run"))
+        expected = bits()
         methods |= {cp.load("run").method} if methods else set()
 
         def fresh_start() -> None:
@@ -168,12 +198,12 @@ def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: i
 
 
 def run() -> None:
-    """Kill aggregate, train and report, over an earlier run and without one."""
+    """Kill aggregate, train, report and reproduce, over an earlier run and without one."""
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--moments", type=int, default=60, help="random moments per case")
     options.add_argument("--only", default="", help="part of the title of the cases to run")
     given = options.parse_args()
-    preload(AGGREGATE, TRAIN, (*REPORT, "-o", "page.html"))
+    preload(AGGREGATE, TRAIN, (*REPORT, "-o", "page.html"), REPRODUCE)
     earlier = ("aggregate", "labels.csv", "-o", "run", "--no-report", "-m", "majority-vote")
     untrained = (*TRAIN[:-1], "1", "-m", "nn-mv")
     cases = [
@@ -182,6 +212,7 @@ def run() -> None:
         ("train into no folder", TRAIN, None),
         ("train over a run", TRAIN, untrained),
         ("report into a run", REPORT, earlier),
+        ("reproduce into no folder", REPRODUCE, None),
     ]
     for title, words, before in cases:
         if given.only not in title:
