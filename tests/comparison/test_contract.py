@@ -128,7 +128,7 @@ def test_a_broken_method_is_found_out(fault: str, noticed: str) -> None:
 
 def test_a_check_of_one_kind_is_not_run_on_the_other() -> None:
     names = {kind: {check.name for check in checks_for(kind)} for kind in ("aggregator", "classifier")}
-    assert names["aggregator"] - names["classifier"] == {"weight_two_equals_the_annotation_twice"}
+    assert names["aggregator"] < names["classifier"]
     assert "the_random_state_of_torch_is_left_alone" in names["classifier"] - names["aggregator"]
     with pytest.raises(MethodCheckError, match=f"of {len(names['aggregator'])} checks"):
         check_method(Broken("nan"))
