@@ -41,7 +41,7 @@ def make_crowd(
     random = stream(0, "test crowd")
     truth = np.arange(n_items) % n_classes
     crowd = one_coin(np.asarray(skills, dtype=float), n_classes)
-    annotations = simulate_annotations(truth, crowd, per_item(n_items, len(skills), labels=labels))
+    annotations = simulate_annotations(truth, crowd, per_item(n_items, len(skills), labels=labels)).with_gold(None)
     features = 2 * np.eye(n_classes)[truth] + random.normal(size=(n_items, n_classes))
     return Crowd(features.astype(np.float32), annotations, truth)
 

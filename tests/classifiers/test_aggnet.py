@@ -17,7 +17,13 @@ from crowdprism.results.confusion import confusion_counts, normalize_rows
 from crowdprism.seeding import stream
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
 
-SMALL: dict[str, Any] = {"epochs": 6, "network_options": {"hidden": (16,)}, "learning_rate": 0.01}
+SMALL: dict[str, Any] = {
+    "epochs": 6,
+    "network_options": {"hidden": (16,)},
+    "learning_rate": 0.01,
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
 
 
 def view_of(crowd: Any, log_class_probs: torch.Tensor, epoch: int = 0) -> EpochView:
@@ -95,7 +101,7 @@ def binary_crowd() -> tuple[Any, Annotations, Any]:
     features = random.normal(size=(400, 2))
     truth = (features @ [1.0, -1.0] + 0.7 * random.normal(size=400) > 0).astype(int)
     crowd = one_coin(np.array([0.9, 0.8, 0.7, 0.6]), 2)
-    return features, simulate_annotations(truth, crowd, per_item(400, 4, labels=3)), truth
+    return features, simulate_annotations(truth, crowd, per_item(400, 4, labels=3)).with_gold(None), truth
 
 
 def slow_em(features: Any, annotations: Annotations, rounds: int = 100) -> tuple[Any, Any, Any]:
@@ -127,7 +133,9 @@ def slow_em(features: Any, annotations: Annotations, rounds: int = 100) -> tuple
 def test_it_reaches_the_fixed_point_of_the_exact_em() -> None:
     features, annotations, _ = binary_crowd()
     sensitivity, specificity, p = slow_em(features, annotations)
-    model = Raykar(epochs=100, weight_decay=0.0, smoothing=0.0).fit(features, annotations)
+    model = Raykar(epochs=100, weight_decay=0.0, smoothing=0.0, standardize=True, input_noise=0.0, temperature=1.0).fit(
+        features, annotations
+    )
     assert np.allclose(model.confusions_[:, 1, 1], sensitivity, atol=0.02)
     assert np.allclose(model.confusions_[:, 0, 0], specificity, atol=0.02)
     assert np.abs(model.predict_proba(features)[:, 1] - p).mean() < 0.02
@@ -135,5 +143,5 @@ def test_it_reaches_the_fixed_point_of_the_exact_em() -> None:
 
 def test_sensitivity_and_specificity_are_near_the_simulated_skills() -> None:
     features, annotations, _ = binary_crowd()
-    model = Raykar(epochs=60).fit(features, annotations)
+    model = Raykar(epochs=60, input_noise=0.0, temperature=1.0).fit(features, annotations)
     assert np.allclose(model.confusions_.diagonal(axis1=1, axis2=2).mean(axis=1), [0.9, 0.8, 0.7, 0.6], atol=0.08)

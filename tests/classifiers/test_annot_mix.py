@@ -15,7 +15,7 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import coupled_cross_entropy, diagonal_confusions, log_columns
 from crowdprism.networks.build import EmbeddingTap
 
-SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}}
+SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}, "input_noise": 0.0, "temperature": 1.0}
 
 
 def make_head(alpha: float = 1.0, n_annotators: int = 5) -> tuple[AnnotatorMixHead, torch.nn.Module]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,10 +16,13 @@ from torch import nn
 
 from crowdprism.classifiers import CLASSIFIERS, CrowdClassifier, CrowdLayer, load_classifier, make_classifier
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import build
+from crowdprism.networks import Batch, build
+from crowdprism.networks.losses import known_cross_entropy
 from crowdprism.training import InputScaling
+from crowdprism.training.augmentation import mixed
 
-SMALL: dict[str, Any] = {"epochs": 2, "network_options": {"hidden": (8,)}}
+PLAIN: dict[str, Any] = {"input_noise": 0.0, "temperature": 1.0}  # nothing is held out
+SMALL: dict[str, Any] = {"epochs": 2, "network_options": {"hidden": (8,)}, **PLAIN}
 WITHOUT_RULE = {
     "network",
     "network_options",
@@ -207,3 +210,55 @@ def test_a_users_own_method_has_all_parameters_and_is_stored(crowd: Any, tmp_pat
     assert type(loaded) is method
     assert loaded.get_params()["patience_of_mine"] == 5
     assert np.array_equal(loaded.predict_proba(crowd.features), model.predict_proba(crowd.features))
+
+
+# -- gold ---------------------------------------------------------------------------------------------------
+
+
+def gold_of(crowd: Any, n_known: int) -> Any:
+    """The crowd's annotations with the true class of the first items."""
+    return crowd.annotations.with_gold(dict(enumerate(crowd.truth[:n_known].tolist())))
+
+
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.IdentifiabilityWarning")
+@pytest.mark.parametrize("name", sorted(CLASSIFIERS))
+def test_gold_that_is_not_used_changes_nothing_but_what_is_judged(crowd: Any, name: str) -> None:
+    params = SMALL if name not in ("raykar", "gaussian-process") else {"epochs": 2, **PLAIN}  # it is linear
+    blind = make_classifier(name, **params).fit(crowd.features, crowd.annotations)
+    hidden = make_classifier(name, use_gold=False, **params).fit(crowd.features, gold_of(crowd, 100))
+    shown = make_classifier(name, **params).fit(crowd.features, gold_of(crowd, 100))
+    assert np.array_equal(hidden.predict_proba(crowd.features), blind.predict_proba(crowd.features))
+    assert not np.array_equal(shown.predict_proba(crowd.features), blind.predict_proba(crowd.features))
+    assert hidden.result_.annotations.gold is not None
+
+
+def test_a_classifier_learns_from_gold_where_annotators_guess(crowd: Any) -> None:
+    random = np.random.default_rng(0)
+    drawn = random.integers(3, size=crowd.annotations.n_annotations).astype(np.int32)
+    guesses = replace(crowd.annotations, label=drawn).with_gold(dict(enumerate(crowd.truth[:100].tolist())))
+    model = make_classifier("geocrowdnet", epochs=20, **PLAIN).fit(crowd.features, guesses)
+    assert model.score(crowd.features[100:], crowd.truth[100:]) > 0.75
+    assert model.histories_[0]["gold"][-1] < model.histories_[0]["gold"][0]
+    assert (model.result_.labels()[:100] == crowd.truth[:100]).all()
+
+
+def test_gold_weighs_the_same_in_a_stack(crowd: Any) -> None:
+    """Two heads trained as one program end where one head ends: a known class is one item of each model's batch."""
+    known = gold_of(crowd, 60)
+    params = {"epochs": 5, "confusion_form": "free", "network_options": {"hidden": (), "dropout": 0.0}, **PLAIN}
+    alone, pair = (make_classifier("geocrowdnet", n_heads=n, **params).fit(crowd.features, known) for n in (1, 2))
+    first = [list(model.predictor_.members[0].network.parameters()) for model in (alone, pair)]
+    assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(*first, strict=True))
+
+
+def test_mixed_items_count_for_both_known_classes() -> None:
+    none = torch.zeros(0, dtype=torch.long)
+    batch = Batch(torch.ones(2, 1), torch.arange(2), none, none, none, None, 1.0, 1, none, gold=torch.tensor([0, 1]))
+    log_probs = torch.tensor([[0.9, 0.1], [0.2, 0.8]]).log()
+    plain = known_cross_entropy(log_probs, batch)
+    assert float(plain) == pytest.approx(-np.log(0.9) - np.log(0.8))
+    doubled = mixed(batch, 1.0, np.random.default_rng(0))
+    own, other = doubled.group_weight[:2], doubled.group_weight[2:]
+    rows = doubled.group_row
+    expected = -(own * log_probs[rows[:2], batch.gold]).sum() - (other * log_probs[rows[2:], batch.gold]).sum()
+    assert float(known_cross_entropy(log_probs, doubled)) == pytest.approx(float(expected))

@@ -15,7 +15,13 @@ from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import coupled_cross_entropy, diagonal_confusions
 from crowdprism.training import FlatAnnotations
 
-SMALL: dict[str, Any] = {"epochs": 8, "network_options": {"hidden": (16,)}, "random_state": 1}
+SMALL: dict[str, Any] = {
+    "epochs": 8,
+    "network_options": {"hidden": (16,)},
+    "random_state": 1,
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
 
 
 def test_with_an_infinite_price_of_outliers_it_is_geocrowdnet_f(crowd: Any) -> None:
@@ -64,7 +70,7 @@ def test_a_planted_outlier_has_the_largest_score() -> None:
     table = np.stack([truth] * 4, axis=1)
     table[0] = 2  # everybody calls item 0, which looks like class 0, a 2
     features = 4 * np.eye(3)[truth]
-    model = COINNet(epochs=40, strength=0.0, outlier_strength=0.001, warm_start=0.0)
+    model = COINNet(epochs=40, strength=0.0, outlier_strength=0.001, warm_start=0.0, input_noise=0.0, temperature=1.0)
     model.fit(features.astype(np.float32), Annotations.from_dense(table))
     assert int(model.outlier_scores_.argmax()) == 0
 

@@ -12,7 +12,8 @@ from crowdprism.classifiers import DoctorNet, TwoStage, load_classifier
 from crowdprism.classifiers.doctornet import DoctorHead, DoctorNetwork
 from crowdprism.errors import InvalidParameterError
 
-SMALL: dict[str, Any] = {"epochs": 6, "network_options": {"hidden": (16,)}, "learning_rate": 0.01}
+PLAIN: dict[str, Any] = {"input_noise": 0.0, "temperature": 1.0}  # nothing is held out
+SMALL: dict[str, Any] = {"epochs": 6, "network_options": {"hidden": (16,)}, "learning_rate": 0.01, **PLAIN}
 
 
 def test_with_one_annotator_it_is_plain_training(lone_annotator: Any) -> None:

@@ -22,7 +22,7 @@ import crowds
 from crowds import quick, small
 
 pytestmark = pytest.mark.filterwarnings("ignore::crowdprism.errors.IdentifiabilityWarning")
-GENTLE = {"weight_decay": 1e-4, "network_options": {"dropout": 0.0}}
+GENTLE = {"weight_decay": 1e-4, "network_options": {"dropout": 0.0}, **crowds.PLAIN}
 
 
 def aligned_accuracy(predicted: np.ndarray, truth: np.ndarray, n_classes: int) -> float:
@@ -57,7 +57,8 @@ def test_confusions_of_class_specialists_are_recovered(regularizer: str | None, 
 )
 def test_plain_and_aligned_accuracy_agree_among_spammers(settings: dict[str, Any], tolerance: float) -> None:
     problem = crowds.hammer_and_spammers(0, n_items=4000)
-    model = GeoCrowdNet(regularizer="F", epochs=8, batch_size=64, **settings).fit(problem.X, problem.annotations)
+    plain_training = {"epochs": 8, "batch_size": 64, "standardize": True, **crowds.PLAIN}
+    model = GeoCrowdNet(regularizer="F", **plain_training, **settings).fit(problem.X, problem.annotations)
     predicted = model.predict(problem.X_test)
     plain = float((predicted == problem.truth_test).mean())
     assert aligned_accuracy(predicted, problem.truth_test, 10) - plain < tolerance
@@ -67,7 +68,7 @@ def test_plain_and_aligned_accuracy_agree_among_spammers(settings: dict[str, Any
 
 def test_a_hundred_classes_with_one_label_per_item_do_not_collapse() -> None:
     problem = crowds.many_classes(0, n_items=6000)
-    model = GeoCrowdNet(epochs=12, batch_size=64).fit(problem.X, problem.annotations)
+    model = GeoCrowdNet(epochs=12, batch_size=64, input_noise=0.0, temperature=1.0).fit(problem.X, problem.annotations)
     predicted = model.predict(problem.X_test)
     assert (predicted == problem.truth_test).mean() > 0.5  # chance is 0.01
     assert len(np.unique(predicted)) == 100
@@ -177,7 +178,14 @@ def test_a_batch_smaller_than_the_number_of_classes_trains_with_f() -> None:
 
 
 def test_speelfc_equals_geocrowdnet_without_regulariser_at_the_same_start(crowd: Any) -> None:
-    common = {"epochs": 5, "start_diagonal": 0.7, "network_options": {"hidden": (16,)}, "random_state": 3}
+    common = {
+        "epochs": 5,
+        "input_noise": 0.0,
+        "temperature": 1.0,
+        "start_diagonal": 0.7,
+        "network_options": {"hidden": (16,)},
+        "random_state": 3,
+    }
     speelfc = SpeeLFC(**common).fit(crowd.features, crowd.annotations)
     plain = GeoCrowdNet(regularizer=None, loss="ccem", confusion_form="free", shrinkage=0.0, **common)
     plain.fit(crowd.features, crowd.annotations)

@@ -55,7 +55,9 @@ def test_images_find_their_network() -> None:
     images = np.zeros((30, 28, 28), dtype=np.uint8)
     truth = np.arange(30) % 3
     images[np.arange(30), 5 + 6 * truth, 10:20] = 255
-    model = GeoCrowdNet(epochs=12, learning_rate=0.01, shift=1, regularizer=None).fit(images, truth)
+    model = GeoCrowdNet(epochs=12, learning_rate=0.01, shift=1, regularizer=None, input_noise=0.0, temperature=1.0).fit(
+        images, truth
+    )
     assert type(model.predictor_.members[0].network).__name__ == "LeNet5"
     assert (model.predict(images) == truth).mean() > 0.9
 

@@ -12,9 +12,21 @@ from crowdprism.classifiers import MBEM, TwoStage
 from crowdprism.classifiers.mbem import BootstrapHead
 from crowdprism.results.confusion import confusion_counts, normalize_rows
 
-SMALL = {"epochs": 20, "learning_rate": 0.01, "network_options": {"hidden": (16,)}}
+SMALL = {
+    "epochs": 20,
+    "learning_rate": 0.01,
+    "network_options": {"hidden": (16,)},
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
 
-STEADY = {"epochs": 20, "learning_rate": 0.02, "network_options": {"hidden": (16,), "dropout": 0.0}}
+STEADY = {
+    "epochs": 20,
+    "learning_rate": 0.02,
+    "network_options": {"hidden": (16,), "dropout": 0.0},
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
 
 
 def test_one_round_on_perfect_labels_is_plain_training(perfect_crowd: Any) -> None:

@@ -12,7 +12,13 @@ from crowdprism import load_dataset
 from crowdprism.classifiers import ALIASES, CLASSIFIERS, make_classifier
 from crowdprism.errors import InvalidParameterError
 
-SMALL: dict[str, Any] = {"epochs": 4, "batch_size": 40, "network_options": {"hidden": (8,)}}
+SMALL: dict[str, Any] = {
+    "epochs": 4,
+    "batch_size": 40,
+    "network_options": {"hidden": (8,)},
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
 
 
 def test_every_alias_names_a_classifier() -> None:
@@ -42,7 +48,8 @@ def test_clones_keep_all_parameters(name: str) -> None:
 @pytest.mark.filterwarnings("ignore::crowdprism.errors.CrowdprismWarning")
 def test_every_classifier_learns_the_embedded_crowd(name: str) -> None:
     train, test = (load_dataset("simulated").part(split) for split in ("train", "test"))
-    model = make_classifier(name, epochs=10).fit(train.features, train.annotations)
+    model = make_classifier(name, epochs=10, use_gold=False, input_noise=0.0, temperature=1.0)
+    model.fit(train.features, train.annotations)
     assert (model.predict_proba(test.features).argmax(axis=1) == test.gold).mean() > 0.65
 
 
@@ -70,5 +77,7 @@ def test_a_network_with_batch_norm_refuses_batches_of_one_and_names_one_without(
 
 @pytest.mark.parametrize("name", sorted(set(CLASSIFIERS) - {"coinnet"}))
 def test_a_lone_annotator_is_enough(lone_annotator: Any, name: str) -> None:
-    model = make_classifier(name, epochs=1).fit(lone_annotator.features, lone_annotator.annotations)
+    model = make_classifier(name, epochs=1, input_noise=0.0, temperature=1.0).fit(
+        lone_annotator.features, lone_annotator.annotations
+    )
     assert np.isfinite(model.predict_proba(lone_annotator.features)).all()

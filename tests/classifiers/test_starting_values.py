@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 from crowdprism.annotations import Annotations
-from crowdprism.classifiers import AggNet
+from crowdprism.classifiers import AggNet, make_classifier
 from crowdprism.classifiers.starting_values import (
     STARTS,
     item_votes,
@@ -16,6 +19,7 @@ from crowdprism.classifiers.starting_values import (
     vote_class_shares,
     vote_targets,
 )
+from crowdprism.errors import CrowdprismWarning
 
 TABLE = Annotations.from_dense([[0, 0, 1], [1, -1, -1], [-1, -1, -1], [0, 0, -1]])
 
@@ -46,3 +50,18 @@ def test_an_annotator_without_labels_starts_as_the_crowd() -> None:
     # Counts 1 on the diagonal and 0 beside it, each joined by half a label from each of the two annotators.
     assert np.allclose(bob, [[2 / 3, 1 / 3], [1 / 3, 2 / 3]])
     assert np.allclose(ann[0], (np.array([1, 0]) + 4 * bob[0]) / 5)
+
+
+@pytest.mark.parametrize(
+    ("name", "mended"),
+    [("geocrowdnet-f", {"regularizer": None}), ("max-mig", {"prior": "votes"}), ("coinnet", {"strength": 0.0})],
+)
+def test_methods_that_favour_even_classes_warn_where_votes_are_not(name: str, mended: dict[str, Any]) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 3)).astype(np.float32)
+    table = np.repeat((np.arange(100)[:, None] % 20 == 0).astype(int), 2, axis=1)
+    params = {"epochs": 1, "input_noise": 0.0, "temperature": 1.0}
+    with pytest.warns(CrowdprismWarning, match="class 1 has 5.0% of the votes.*rare classes may be predicted"):
+        make_classifier(name, **params).fit(X, table)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CrowdprismWarning)
+        make_classifier(name, **{**params, **mended}).prepare(X, table)

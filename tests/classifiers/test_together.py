@@ -1,4 +1,4 @@
-"""Side by side training and settings that the data choose."""
+"""Training side by side."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ import numpy as np
 import pytest
 
 from crowdprism.classifiers import together
-from crowdprism.classifiers.together import Trained, candidate_settings, fit_together, open_settings
-from crowdprism.errors import CrowdprismWarning
-from crowdprism.training import TrainingOutcome
+from crowdprism.classifiers.together import fit_together
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crowds import quick, small
@@ -97,42 +95,3 @@ def test_an_interruption_keeps_the_members_trained_so_far() -> None:
     model = quick(n_heads=3, callbacks=[interrupt]).fit(problem.X, problem.annotations)
     assert model.interrupted_
     assert len(model.predictor_.members) == 2
-
-
-# -- settings that the data choose --------------------------------------------------------------------------
-
-
-def test_the_weakest_decay_is_not_tried_with_noise() -> None:
-    assert open_settings(quick(weight_decay="auto", input_noise="auto")) == ["weight_decay", "input_noise"]
-    tried = candidate_settings(["weight_decay", "input_noise"])
-    assert len(tried) == 5
-    assert {"weight_decay": 1e-3, "input_noise": 1.0} not in tried
-    assert candidate_settings(["input_noise"]) == [{"input_noise": 0.0}, {"input_noise": 1.0}]
-
-
-@pytest.mark.parametrize("form", ["free", "skill"])
-def test_a_chosen_setting_is_the_likeliest_and_trains_as_if_it_had_been_given(form: str) -> None:
-    problem = small()
-    model = quick(confusion_form=form, weight_decay="auto").fit(problem.X, problem.annotations)
-    best = max(model.candidates_, key=lambda candidate: candidate["held_out_likelihood"])
-    assert model.chosen_settings_ == {"weight_decay": best["weight_decay"]}
-    assert model.weight_decay == "auto"
-    given = quick(confusion_form=form, weight_decay=best["weight_decay"]).fit(problem.X, problem.annotations)
-    assert np.array_equal(model.predict_proba(problem.X), given.predict_proba(problem.X))
-    assert (given.chosen_settings_, given.candidates_) == ({}, [])
-
-
-def test_choosing_settings_warns_no_more_than_a_plain_fit() -> None:
-    table = (np.arange(100)[:, None] % 20 == 0).astype(int)
-    X = np.random.default_rng(0).normal(size=(100, 3))
-    with pytest.warns(CrowdprismWarning, match="imbalanced") as caught:
-        quick(regularizer="F", epochs=1, weight_decay="auto").fit(X, table)
-    assert len([one for one in caught if "imbalanced" in str(one.message)]) == 1
-
-
-def test_an_interruption_while_settings_are_chosen_ends_the_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = small()
-    interrupted = TrainingOutcome(interrupted=True)
-    monkeypatch.setattr(together, "train_runs", lambda runs, validation: [Trained(runs[0], interrupted)])
-    with pytest.raises(KeyboardInterrupt):
-        quick(weight_decay="auto").fit(problem.X, problem.annotations)

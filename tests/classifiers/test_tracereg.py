@@ -20,7 +20,14 @@ def head(**options: Any) -> TraceHead:
 def test_the_mean_trace_falls_as_its_weight_grows(crowd: Any) -> None:
     traces = []
     for strength in (0.0, 0.3, 3.0):
-        model = TraceReg(strength=strength, positive="softmax", epochs=8, network_options={"hidden": (16,)})
+        model = TraceReg(
+            strength=strength,
+            positive="softmax",
+            epochs=8,
+            network_options={"hidden": (16,)},
+            input_noise=0.0,
+            temperature=1.0,
+        )
         model.fit(crowd.features, crowd.annotations)
         traces.append(float(np.einsum("mkk->m", model.confusions_).mean()))
     assert traces[0] > traces[1] > traces[2]

@@ -19,7 +19,7 @@ from crowdprism.networks.losses import soft_cross_entropy
 from crowdprism.training import FlatAnnotations
 from crowdprism.training.augmentation import mixed
 
-SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}}
+SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}, "input_noise": 0.0, "temperature": 1.0}
 
 
 def head_of(model: Any, annotations: Annotations, *, extra: int = 0) -> Any:

@@ -11,6 +11,7 @@ import torch
 
 from crowdprism.networks import (
     Batch,
+    FreeConfusions,
     GeometricHead,
     TargetHead,
     diagonal_confusions,
@@ -198,3 +199,17 @@ def test_targets_are_fitted_by_cross_entropy_per_item() -> None:
     assert float(head.loss(log_probs, batch)) == pytest.approx(expected, rel=1e-6)
     assert head.count(batch) == 2.0
     assert head.visited.tolist() == [0, 2]
+
+
+def test_the_pull_to_class_shares_has_the_gradient_of_their_cross_entropy_with_the_mean_prediction() -> None:
+    shares = torch.tensor([0.7, 0.3])
+    head = GeometricHead(FreeConfusions(torch.eye(2)[None].clamp(0.1, 0.9)), class_shares=shares)
+    outputs = torch.tensor([[0.3, -0.2], [0.1, 0.4]], requires_grad=True)
+    none = torch.zeros(0, dtype=torch.long)
+    batch = Batch(torch.zeros(2, 1), torch.arange(2), none, none, none, None, 1.0, 1, none)
+    mean = torch.softmax(outputs, dim=1).mean(dim=0)
+    head.mean_prediction.copy_(mean.detach())  # as after many batches like this
+    (found,) = torch.autograd.grad(head.penalties(torch.log_softmax(outputs, dim=1), batch)["class_shares"], outputs)
+    mean = torch.softmax(outputs, dim=1).mean(dim=0)
+    (expected,) = torch.autograd.grad(-(shares * mean.log()).sum(), outputs)
+    assert torch.allclose(found, expected)

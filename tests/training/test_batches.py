@@ -54,15 +54,20 @@ def test_a_batch_without_annotations_counts_one_so_that_its_mean_is_zero() -> No
     assert (len(batch.label), batch.count, batch.n_labelled) == (0, 1.0, 1)
 
 
-@pytest.mark.parametrize("even", [True, False])
 @pytest.mark.parametrize("n_items", [1, 5, 64, 65, 129, 130])
-def test_every_item_is_in_exactly_one_batch_and_no_batch_is_a_lonely_item(n_items: int, even: bool) -> None:
-    order = epoch_order(n_items, 64, stream(0, "shuffle"), even=even)
+def test_every_item_is_in_exactly_one_batch_and_no_batch_is_a_lonely_item(n_items: int) -> None:
+    order = epoch_order(n_items, 64, stream(0, "shuffle"))
     assert sorted(np.concatenate(order).tolist()) == list(range(n_items))
     sizes = [len(part) for part in order]
     assert min(sizes) > 1 or n_items == 1
-    if even:
-        assert max(sizes) - min(sizes) <= 1
+    assert max(sizes) - min(sizes) <= 1
+
+
+@pytest.mark.parametrize(("n_items", "sizes"), [(1, [1]), (5, [5]), (64, [64]), (65, [64]), (130, [64, 64])])
+def test_full_batches_leave_out_what_is_left_over(n_items: int, sizes: list[int]) -> None:
+    order = epoch_order(n_items, 64, stream(0, "shuffle"), even=False)
+    assert [len(part) for part in order] == sizes
+    assert len(set(np.concatenate(order).tolist())) == sum(sizes)
 
 
 def test_the_touch_rate_is_the_share_of_batches_that_contain_an_annotator() -> None:

@@ -334,6 +334,7 @@ random = np.random.default_rng(0)
 X = random.normal(size=(200, 300)).astype(np.float32)
 table = np.tile(np.arange(200) % 2, (3, 1)).T
 options = {"network_options": {"hidden": (2000,)}, "epochs": 2, "batch_size": 100, "random_state": 0}
+options |= {"input_noise": 0.0, "temperature": 1.0}
 child = os.fork()
 if child == 0:
     model = GeoCrowdNet(**options).fit(X, table)

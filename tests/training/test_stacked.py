@@ -28,7 +28,7 @@ def data():
     truth = np.arange(N_ITEMS) % N_CLASSES
     annotations = simulate_annotations(
         truth, one_coin(np.linspace(0.5, 0.95, N_ANNOTATORS), N_CLASSES), per_item(N_ITEMS, N_ANNOTATORS, labels=2)
-    )
+    ).with_gold(None)
     random = np.random.default_rng(0)
     features = torch.from_numpy(np.eye(N_CLASSES)[truth] * 2 + random.normal(size=(N_ITEMS, N_CLASSES))).float()
     items = TensorItems(features, InputScaling.identity(), torch.device("cpu"))

@@ -36,6 +36,8 @@ class AnnotatorMixHead(CrowdHead):
     The item's embedding is detached: confusions read what the network sees, but do not shape it.
     """
 
+    needs_only_outputs = False
+
     def __init__(
         self, method: AnnotMix, tap: EmbeddingTap, n_annotators: int, n_classes: int, *, seed: int, member: int
     ) -> None:
@@ -84,6 +86,7 @@ class AnnotatorMixHead(CrowdHead):
             item=torch.arange(n, device=device),
             partner=partner,
             share=share,
+            gold=None if batch.gold is None else batch.gold.index_select(0, batch.item),
         )
 
     # -- confusions -----------------------------------------------------------------------------------------

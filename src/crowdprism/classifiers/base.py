@@ -19,18 +19,20 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import nn
 
-from crowdprism.aggregators.copies import Dependence, describe_found, voices_of
-from crowdprism.aggregators.one_voice import given_groups, label_shares, named
+from crowdprism.aggregators.base import with_gold_classes
+from crowdprism.aggregators.copies import Dependence
+from crowdprism.aggregators.one_voice import given_groups, label_shares
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
-from crowdprism.classifiers import fitting, inputs, posterior, storage, together
-from crowdprism.classifiers.fitting import NetworkPlan, Prepared, Problem, Run
+from crowdprism.classifiers import choosing, fitting, inputs, posterior, storage, together
+from crowdprism.classifiers.fitting import Choice, NetworkPlan, Prepared, Problem, Run
 from crowdprism.errors import CrowdprismWarning, IdentifiabilityWarning, InvalidParameterError, NotFittedError
 from crowdprism.networks import CrowdHead, build_network
 from crowdprism.parameters import FLAG, PROBABILITY, Allowed, OneOf, Parameterized, Real, Whole
-from crowdprism.results.fit_result import FitResult
 from crowdprism.seeding import torch_stream
 from crowdprism.training import Augmentation, Callback, TrainingSettings
+
+UNFINISHED = "labels and classifier are as they were after the last complete epoch"
 
 
 class UnfittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
@@ -48,7 +50,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         `torch.nn.Module`, or a function `(input_shape, n_classes) -> Module`. Networks return logits.
     epochs, batch_size, optimizer, schedule, learning_rate, weight_decay
         As in `crowdprism.training.TrainingSettings`. A batch size of `"auto"` is a tenth of the items within 8 .. 64. A
-        weight decay of `"auto"` is chosen among a few by the likelihood of held-out annotations (see `candidates_`).
+        weight decay of `"auto"` is chosen among a few by held-out items (see `candidates_`).
     annotator_learning_rate, annotator_weight_decay
         Of the crowd head; by default ten times the network's rate (`rate_ratio` of the class), and no decay.
     clip_norm, warm_start, ramp, hold_annotators, patience
@@ -57,10 +59,19 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         Which epoch's weights are kept: `"last"`; the one with the best likelihood of held-out `"annotations"` (a
         `validation_fraction` of them, or `y_valid` if that is annotations); the one with the best accuracy on `"clean"`
         labels `y_valid`.
+    equal_epochs
+        Which of equally good epochs is kept: the `"latest"` or the `"earliest"`.
     standardize
-        Scale features (per feature; images per channel) by mean and standard deviation of the training items.
+        Centre features and divide them by the standard deviation of the training items: True each by its own (images
+        per channel), `"auto"` all by one number unless their deviations are far apart, as different units have.
     input_noise, shift, flip, mixup
-        As in `crowdprism.training.Augmentation`. An input noise of `"auto"` is chosen as weight decay is.
+        As in `crowdprism.training.Augmentation`. An input noise of `"auto"` is chosen among 0.5, 1 and 2 by held-out
+        items; images get none.
+    temperature
+        `predict_proba` raises probabilities to the power 1 / temperature; `"auto"` takes the temperature that best
+        explains the annotations of held-out items. Where noise and temperature are given, nothing is held out.
+    use_gold
+        Train on the annotations' gold as well: the clean cross-entropy of those items is added to the loss.
     dependence
         Who is counted once in `label_posterior`, as in `crowdprism.aggregators.DawidSkene`.
     n_heads
@@ -84,8 +95,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     histories_, best_epochs_, alignments_, threads_, interrupted_
         Losses by epoch, the selected epoch, the check of the class order and the number of processor threads used for
         each head; whether Ctrl-C ended it.
-    chosen_settings_, candidates_
-        Settings that were left to the data, and all values that were tried.
+    chosen_settings_, temperature_, candidates_
+        Settings that were left to the data, the temperature of predictions, and all values that were tried.
     """
 
     name: ClassVar[str]
@@ -96,7 +107,9 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     _allowed: ClassVar[Mapping[str, Allowed]] = {
         **TrainingSettings.allowed,
         **Augmentation.allowed,
-        **dict.fromkeys(("standardize", "compile", "resume"), FLAG),
+        **dict.fromkeys(("compile", "resume", "use_gold"), FLAG),
+        "standardize": (FLAG, "auto"),
+        "temperature": (Real(0, above=True), "auto"),
         **dict.fromkeys(("weight_decay", "input_noise"), (Real(0), "auto")),
         "batch_size": (Whole(1), "auto"),
         "annotator_learning_rate": (Real(0), None),
@@ -123,12 +136,15 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     hold_annotators: float = 0.0
     patience: int | None = None
     selection: Literal["annotations", "clean", "last"] = "last"
+    equal_epochs: Literal["latest", "earliest"] = "latest"
     validation_fraction: float = 0.1
-    standardize: bool = True
-    input_noise: float | Literal["auto"] = 0.0
+    standardize: bool | Literal["auto"] = "auto"
+    input_noise: float | Literal["auto"] = "auto"
     shift: int = 0
     flip: bool = False
     mixup: float = 0.0
+    temperature: float | Literal["auto"] = "auto"
+    use_gold: bool = True
     dependence: Dependence = "auto"
     n_heads: int = 1
     device: str = "auto"
@@ -171,20 +187,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
     def _settings(self, problem: Problem) -> TrainingSettings:
         """Return how to train: the parameters of the same names, unless a method changes them."""
-        parameters = {one.name for one in fields(CrowdClassifier)}
-        settings = {one.name: getattr(self, one.name) for one in fields(TrainingSettings) if one.name in parameters}
-        settings |= problem.chosen | {"batch_size": problem.batch_size, "warm_start": float(self.warm_start)}
-        noise = settings.pop("input_noise", self.input_noise)
-        if self.annotator_learning_rate is None:
-            settings["annotator_learning_rate"] = self.rate_ratio * self.learning_rate
-        return TrainingSettings(
-            **settings,
-            keep_best=self._selection() != "last",
-            borrow_stream=not isinstance(self.network, str),
-            augmentation=Augmentation(noise, self.shift, self.flip, self.mixup),
-            seed=problem.seed,
-            member=problem.member,
-        )
+        return fitting.training_settings(self, {one.name for one in fields(CrowdClassifier)}, problem)
 
     def _method_name(self, problem: Problem) -> str:
         """Name of the method in the result."""
@@ -197,6 +200,16 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def _aligns_classes(self) -> bool:
         """Whether a wrong permutation of classes is mended, or only reported."""
         return True
+
+    @property
+    def _chooses(self) -> bool:
+        """Whether held-out items may choose settings and temperature."""
+        return True
+
+    @property
+    def _open(self) -> bool:
+        """Whether something is left to the data."""
+        return self._chooses and "auto" in (self.weight_decay, self.input_noise, self.temperature)
 
     def _after_training(self, run: Run) -> None:
         """Take what else is wanted from a trained network and head."""
@@ -227,7 +240,9 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
             Name of each row of X, where rows are not in the order of the annotations' items.
         """
         prepared = self.prepare(X, y, X_valid=X_valid, y_valid=y_valid, X_unlabelled=X_unlabelled, items=items)
-        return self.keep(prepared, together.train(self, prepared))
+        choice = choosing.choose(self, prepared.problem)
+        problem = replace(prepared.problem, chosen=choice.settings)
+        return self.keep(prepared, together.train(self, problem, prepared.validation), choice)
 
     def prepare(self, X: Any, y: Any, **given: Any) -> Prepared:
         """First part of `fit`, with its arguments: check parameters and data, and make the training problem."""
@@ -258,9 +273,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         head = self._make_head_for(network, problem).to(problem.device)
         return Run(plan, network, head, self._settings(problem), problem)
 
-    def keep(self, prepared: Prepared, training: together.Training) -> Self:
+    def keep(self, prepared: Prepared, trained: Sequence[together.Trained], choice: Choice) -> Self:
         """Last part of `fit`: put the classes of the trained networks in order, and write `result_`."""
-        trained = training.members
         for one in trained:
             self._after_training(one.run)
         examined = [posterior.examine_run(one.run, mend=self._aligns_classes()) for one in trained]
@@ -269,40 +283,24 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self.best_epochs_ = [one.outcome.best_epoch for one in trained]
         self.interrupted_ = trained[-1].outcome.interrupted
         self.threads_ = [one.outcome.threads for one in trained]
-        self.chosen_settings_, self.candidates_ = dict(training.chosen), list(training.candidates)
+        self.chosen_settings_, self.candidates_ = dict(choice.settings), list(choice.candidates)
+        self.temperature_ = choice.temperature
         permuted = [one.describe(mended=self._aligns_classes()) for one in self.alignments_ if one.permuted]
         for message in permuted:
             warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
         members, plan = tuple(one.member for one in examined), trained[0].run.plan
-        self.predictor_ = posterior.Predictor(members, prepared.scaling, plan.input_shape, plan.architecture)
-        class_probs = posterior.mean_class_probs([one.class_probs for one in examined])
-        self._make_result(prepared, class_probs, warned=(*prepared.warnings, *permuted))
-        return self
-
-    def _make_result(self, prepared: Prepared, class_probs: NDArray[np.float64], *, warned: tuple[str, ...]) -> None:
-        annotations = prepared.annotations
-        self.classes_: NameArray = annotations.classes
-        confusions = posterior.mean_confusions(self.predictor_.members)
-        found = voices_of(annotations, self.dependence if confusions is not None else None)
-        self.result_ = FitResult(
-            method=self._method_name(prepared.problem),
-            parameters=self.get_params(),
-            items=annotations.items,
-            annotators=annotations.annotators,
-            classes=annotations.classes,
-            class_probabilities=class_probs,
-            confusions=confusions,
-            class_prior=class_probs.mean(axis=0),
-            labels_per_annotator=annotations.labels_per_annotator,
-            history=self.histories_[0],
-            seed=prepared.problem.seed,
-            warnings=(*warned, *describe_found(annotations, found)),
-            voices=named(annotations, found.voices),
-            annotations=annotations,
-            uses_features=True,
-        )
+        shapes = (plan.input_shape, plan.architecture)
+        self.predictor_ = posterior.Predictor(members, prepared.scaling, *shapes, choice.temperature)
+        class_probs = posterior.mean_class_probs([one.class_probs for one in examined], choice.temperature)
+        cut = [f"Training was interrupted: {UNFINISHED}."] if self.interrupted_ else []
+        warned = (*prepared.warnings, *permuted, *cut)
+        self.classes_: NameArray = prepared.annotations.classes
+        self.result_ = posterior.make_result(self, prepared, class_probs, warned=warned)
         if self.result_.confusions is not None:
-            self.result_ = replace(self.result_, class_probabilities=self._posterior(class_probs, annotations))
+            class_probs = self._posterior(class_probs, prepared.annotations)
+        known = with_gold_classes(class_probs, prepared.problem.annotations)
+        self.result_ = replace(self.result_, class_probabilities=known)
+        return self
 
     # -- use ------------------------------------------------------------------------------------------------
 

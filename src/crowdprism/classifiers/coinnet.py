@@ -6,7 +6,7 @@ NeurIPS 2024.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem, Run
+from crowdprism.classifiers.starting_values import imbalance_advice
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import Batch, CrowdHead, coupled_cross_entropy, log_volume, prediction_gram
 from crowdprism.networks.annotator_layer import FreeConfusions, PairTable, diagonal_confusions
@@ -125,6 +126,11 @@ class COINNet(CrowdClassifier):
                 "coinnet tells outliers from confusion by comparing annotators, and needs at least two who label; "
                 f"there is {n_active}. Use geocrowdnet-f, which needs only one."
             )
+
+    def _advice(self, problem: Problem) -> Iterable[str]:
+        if self.strength:
+            way_out = "Use strength=0, or geocrowdnet without a regulariser."
+            yield from imbalance_advice(problem.annotations, "the volume of the predictions", way_out)
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         start = diagonal_confusions(problem.n_annotators, problem.n_classes, self.start_diagonal)

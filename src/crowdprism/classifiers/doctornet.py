@@ -48,6 +48,10 @@ class DoctorNetwork(nn.Module):
         if self.training:
             self.embedding = embedding
             return embedding.new_zeros(len(embedding), self.n_classes)
+        return self.log_average(embedding)
+
+    def log_average(self, embedding: Tensor) -> Tensor:
+        """(batch, n_classes) log of the annotators' weighted average probabilities."""
         weight = self.counted * (1 + self.influence.values).clamp_min(SMALLEST_WEIGHT)
         total = embedding.new_zeros(len(embedding), self.n_classes)
         rows = max(1, 2**22 // max(1, len(embedding) * self.n_classes))  # annotators at a time
@@ -79,6 +83,12 @@ class DoctorHead(CrowdHead):
         if self.weighted and len(batch.label):
             loss = loss + self._weighting_loss(log_probs.detach().exp(), batch, len(embedding))
         return loss
+
+    def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        """Teaches the trunk: annotators' outputs follow their own labels."""
+        embedding = self._network[0].embedding
+        assert embedding is not None
+        return super().known_loss(self._network[0].log_average(embedding), batch)
 
     def _weighting_loss(self, probs: Tensor, batch: Batch, n_rows: int) -> Tensor:
         """-Σ log of the weighted average of the item's annotators at each label that the item got."""

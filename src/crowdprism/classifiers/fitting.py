@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood, 
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.networks import CrowdHead
 from crowdprism.networks.build import check_output, resolve_network
-from crowdprism.training import FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device
+from crowdprism.training import Augmentation, FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device
 
 SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
 
@@ -34,7 +34,7 @@ class Problem:
     device: torch.device
     seed: int
     member: int = 0  # which of `n_heads` networks this is
-    chosen: dict[str, float] = field(default_factory=dict)  # values of the settings that the user left to the data
+    chosen: dict[str, float] = field(default_factory=dict)  # values of the settings that were left to the data
 
     @property
     def n_classes(self) -> int:
@@ -87,6 +87,15 @@ class Prepared:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What held-out items chose: values by setting, the temperature, and all candidates with their figures."""
+
+    settings: dict[str, float] = field(default_factory=dict)
+    temperature: float = 1.0
+    candidates: Sequence[dict[str, float]] = ()
+
+
+@dataclass(frozen=True)
 class Run:
     """A network and a crowd head, ready to be trained."""
 
@@ -106,7 +115,9 @@ def prepare(
     inputs.require_learnable(annotations)
     seed, device = inputs.plain_seed(model.random_state), choose_device(model.device)
     shape = inputs.item_shape(features)
-    scaling = inputs.make_scaling(features, standardize=model.standardize)
+    standardize = model.standardize if model._chooses else bool(model.standardize)
+    scaling = inputs.make_scaling(features, standardize=standardize)
+    shown = annotations if model.use_gold else annotations.with_gold(None)
 
     def read(given: Any, what: str) -> inputs.Features:
         return inputs.read_features(model, given, fitted_shape=shape, what=what)
@@ -116,7 +127,7 @@ def prepare(
 
     valid = None if X_valid is None else scaled(read(X_valid, "X_valid"))
     held_out = {"fraction": model.validation_fraction, "seed": seed}
-    validation, kept = make_validation(model._selection(), annotations, valid, y_valid, **held_out)
+    validation, kept = make_validation(model._selection(), shown, valid, y_valid, **held_out)
     if X_unlabelled is not None:
         features = inputs.with_unlabelled(features, read(X_unlabelled, "X_unlabelled"))
     n_items = inputs.n_items_of(features)
@@ -125,6 +136,23 @@ def prepare(
     flat = FlatAnnotations.of(kept, extra_items=n_items - kept.n_items)
     problem = Problem(kept, flat, scaled(features), batch_size, device, seed)
     return Prepared(problem, validation, annotations, scaling)
+
+
+def training_settings(model: Any, parameters: set[str], problem: Problem) -> TrainingSettings:
+    """How to train: the parameters of the same names, and what was chosen for this problem."""
+    settings = {one.name: getattr(model, one.name) for one in fields(TrainingSettings) if one.name in parameters}
+    settings |= problem.chosen | {"batch_size": problem.batch_size, "warm_start": float(model.warm_start)}
+    noise = settings.pop("input_noise", 0.0 if model.input_noise == "auto" else model.input_noise)
+    if model.annotator_learning_rate is None:
+        settings["annotator_learning_rate"] = model.rate_ratio * model.learning_rate
+    return TrainingSettings(
+        **settings,
+        keep_best=model._selection() != "last",
+        borrow_stream=not isinstance(model.network, str),
+        augmentation=Augmentation(noise, model.shift, model.flip, model.mixup),
+        seed=problem.seed,
+        member=problem.member,
+    )
 
 
 def try_network(network: nn.Module, plan: NetworkPlan) -> None:

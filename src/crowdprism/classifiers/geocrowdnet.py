@@ -10,28 +10,25 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import plain
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
-from crowdprism.classifiers.starting_values import STARTS, start_confusions, vote_class_shares
+from crowdprism.classifiers.starting_values import (
+    STARTS,
+    imbalance_advice,
+    is_imbalanced,
+    start_confusions,
+    vote_class_shares,
+)
 from crowdprism.networks import CrowdHead, FreeConfusions, GeometricHead, diagonal_confusions
 from crowdprism.networks.annotator_layer import FORMS, make_annotator_layer, suitable_form
 from crowdprism.parameters import PROBABILITY, OneOf, Real
 from crowdprism.training import TrainingSettings
 
 DEFAULT_STRENGTHS = {"F": 0.05, "W": 0.01}
-RARE_CLASS = 0.5  # a class with less than this part of an even share of the votes makes the crowd imbalanced
 PAPER_WEIGHT_DECAY = 1e-4
-
-
-def is_imbalanced(shares: NDArray[np.float64]) -> bool:
-    """Tell whether the rarest class has less than `RARE_CLASS` of an even share of the votes."""
-    return bool(shares.min() < RARE_CLASS / len(shares))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -65,6 +62,9 @@ class GeoCrowdNet(CrowdClassifier):
     annotator_updates
         `"touched"`: annotators of the batch, each with its own Adam clock; `"all"` at each step, as `"auto"` does for
         small tables.
+    class_shares
+        `"votes"` draws the mean prediction towards the shares of the votes. Helps where classes are imbalanced and the
+        votes show their shares well; harms where the crowd favours a class, which held-out annotations cannot tell.
     mode
         `"paper"` reproduces the published reference: identity logits, the volume term from the first step with the
         reference's rule for dropping it, one learning rate, weight decay 1e-4 on everything, full batches, and the
@@ -72,6 +72,7 @@ class GeoCrowdNet(CrowdClassifier):
 
     Examples
     --------
+    >>> import numpy as np
     >>> X = np.repeat(np.eye(3), 20, axis=0)
     >>> truth = np.repeat([0, 1, 2], 20)
     >>> table = np.stack([truth, truth, (truth + 1) % 3], axis=1)  # two good annotators, one who is always wrong
@@ -93,6 +94,7 @@ class GeoCrowdNet(CrowdClassifier):
         "start_diagonal": PROBABILITY,
         "shrinkage": Real(0),
         "annotator_updates": OneOf("auto", "all", "touched"),
+        "class_shares": OneOf("votes", None),
         "mode": OneOf("crowdprism", "paper"),
     }
 
@@ -105,6 +107,7 @@ class GeoCrowdNet(CrowdClassifier):
     start_diagonal: float = 0.6
     shrinkage: float = 1.0
     annotator_updates: Literal["auto", "all", "touched"] = "auto"
+    class_shares: Literal["votes"] | None = None
     mode: Literal["crowdprism", "paper"] = "crowdprism"
 
     def _regularizer(self, problem: Problem) -> str | None:
@@ -112,19 +115,14 @@ class GeoCrowdNet(CrowdClassifier):
         if self.regularizer != "auto":
             return self.regularizer
         annotations = problem.annotations
-        if is_imbalanced(vote_class_shares(annotations)) or self._form(annotations) == "skill":
+        if is_imbalanced(annotations) or self._form(annotations) == "skill":
             return None
         return "W" if annotations.n_annotators * annotations.n_classes >= problem.flat.n_items else "F"
 
     def _advice(self, problem: Problem) -> Iterable[str]:
-        shares = vote_class_shares(problem.annotations)
-        if self.regularizer == "F" and self.strength != 0 and is_imbalanced(shares):
-            rare = plain(problem.annotations.classes[shares.argmin()])
-            yield (
-                f"Votes are imbalanced (class {rare!r} has {shares.min():.1%} of the votes; an even share is "
-                f"{1 / len(shares):.1%}), and regularizer='F' draws predictions towards equally frequent classes. "
-                "Compare with regularizer=None."
-            )
+        if self.regularizer == "F" and self.strength != 0:
+            way_out = "Use regularizer='auto' or None."
+            yield from imbalance_advice(problem.annotations, "regularizer='F'", way_out)
 
     def _method_name(self, problem: Problem) -> str:
         chosen = self._regularizer(problem)
@@ -141,6 +139,10 @@ class GeoCrowdNet(CrowdClassifier):
         return not self._paper
 
     @property
+    def _chooses(self) -> bool:
+        return not self._paper
+
+    @property
     def _posterior_temper(self) -> float:
         return self.evidence_temper if self.loss == "joint" and not self._paper else 1.0
 
@@ -150,7 +152,10 @@ class GeoCrowdNet(CrowdClassifier):
             return settings
         decay, rate = PAPER_WEIGHT_DECAY, settings.learning_rate
         settings = replace(settings, weight_decay=decay, annotator_weight_decay=decay, annotator_learning_rate=rate)
-        return replace(settings, warm_start=0.0, ramp=0.0, hold_annotators=0.0, even_batches=False)
+        # The reference keeps the latest of equal epochs with a volume term, and the earliest without.
+        equal = "earliest" if self._regularizer(problem) is None else "latest"
+        replaced = {"warm_start": 0.0, "ramp": 0.0, "hold_annotators": 0.0}
+        return replace(settings, **replaced, even_batches=False, equal_epochs=equal)
 
     # -- head -----------------------------------------------------------------------------------------------
 
@@ -166,6 +171,7 @@ class GeoCrowdNet(CrowdClassifier):
         start = start_confusions("identity" if self._paper else self.start, annotations, diagonal=self.start_diagonal)
         everywhere = {"all": False, "touched": True, "auto": None}[self.annotator_updates]
         layer = make_annotator_layer(self._form(annotations), start, touched_only=False if self._paper else everywhere)
+        shares = torch.from_numpy(vote_class_shares(annotations)).float()
         regularizer = self._regularizer(problem)
         strength = DEFAULT_STRENGTHS.get(str(regularizer), 0.0) if self.strength == "auto" else float(self.strength)
         return GeometricHead(
@@ -175,9 +181,10 @@ class GeoCrowdNet(CrowdClassifier):
             regularizer=regularizer,  # type: ignore[arg-type]
             strength=strength,
             shrinkage=0.0 if self._paper else self.shrinkage,
-            n_annotations=annotations.n_annotations,
+            n_annotations=annotations.n_annotations if annotations.weight is None else float(annotations.weight.sum()),
             touch_rate=torch.from_numpy(problem.flat.touch_rate(problem.batch_size)),
             reference=self._paper,
+            class_shares=shares if self.class_shares == "votes" else None,
         )
 
 

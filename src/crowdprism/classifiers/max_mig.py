@@ -5,7 +5,7 @@ Cao, Xu, Kong and Wang, "Max-MIG: an information theoretic approach for joint le
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,7 +15,7 @@ from torch import Tensor
 
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
-from crowdprism.classifiers.starting_values import item_votes, vote_class_shares
+from crowdprism.classifiers.starting_values import imbalance_advice, item_votes, vote_class_shares
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable
 from crowdprism.parameters import OneOf
@@ -135,6 +135,11 @@ class MaxMIG(CrowdClassifier):
                 f"{in_batch:.1f} on average ({n_labelled} of {problem.flat.n_items} items are annotated). "
                 "Give a larger batch_size, leave out items without annotations, or use geocrowdnet: it needs neither."
             )
+
+    def _advice(self, problem: Problem) -> Iterable[str]:
+        if self.prior == "uniform":
+            way_out = "Use prior='votes', or geocrowdnet without a regulariser."
+            yield from imbalance_advice(problem.annotations, "max-mig with prior='uniform'", way_out)
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         annotations = problem.annotations

@@ -12,15 +12,19 @@ from numpy.typing import NDArray
 from scipy.special import logsumexp
 from torch import Tensor, nn
 
+from crowdprism.aggregators.copies import describe_found, voices_of
+from crowdprism.aggregators.one_voice import named
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, positions
+from crowdprism.diagnostics.calibration import with_temperature
 from crowdprism.errors import InvalidAnnotationsError, some
 from crowdprism.results.confusion import class_alignment, normalize_rows
 from crowdprism.results.fit_result import FitResult
 from crowdprism.training import InputScaling, Items, predict_log_probs
 
 if TYPE_CHECKING:
-    from crowdprism.classifiers.fitting import Run
+    from crowdprism.classifiers.base import CrowdClassifier
+    from crowdprism.classifiers.fitting import Prepared, Run
 
 SMALLEST = 1e-12  # probabilities below this are taken as this in logs
 TOLERANCE = 0.01  # agreement may rise by this much through alignment before it counts as a permutation
@@ -46,6 +50,7 @@ class Predictor:
     scaling: InputScaling  # applied to raw features
     input_shape: tuple[int, ...]  # of one item
     architecture: Any  # name of the network, or the user's own module or function
+    temperature: float = 1.0  # of the averaged probabilities
 
     @property
     def device(self) -> torch.device:
@@ -54,12 +59,13 @@ class Predictor:
 
     def class_probs(self, items: Items) -> NDArray[np.float64]:
         """(n_items, n_classes) by features alone."""
-        return mean_class_probs([network_probs(member.network, items)[:, member.order] for member in self.members])
+        each = [network_probs(member.network, items)[:, member.order] for member in self.members]
+        return mean_class_probs(each, self.temperature)
 
     def module(self) -> nn.Module:
         """The same as a torch module on raw features."""
         networks, orders = [one.network for one in self.members], [one.order for one in self.members]
-        return ClassProbabilities(self.scaling, networks, orders).eval()
+        return ClassProbabilities(self.scaling, networks, orders, self.temperature).eval()
 
 
 def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
@@ -67,10 +73,11 @@ def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
     return np.asarray(predict_log_probs(network, items).double().exp().numpy())
 
 
-def mean_class_probs(each: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Average the class probabilities of several networks; rows sum to one."""
+def mean_class_probs(each: Sequence[NDArray[np.float64]], temperature: float = 1.0) -> NDArray[np.float64]:
+    """Average the class probabilities of several networks, and bring the average to a temperature."""
     total: NDArray[np.float64] = sum(each, start=np.zeros(()))
-    return np.asarray(total / total.sum(axis=1, keepdims=True))
+    average = np.asarray(total / total.sum(axis=1, keepdims=True))
+    return average if temperature == 1 else with_temperature(average, temperature)
 
 
 def mean_confusions(members: Sequence[Member]) -> NDArray[Any] | None:
@@ -86,11 +93,16 @@ class ClassProbabilities(nn.Module):
     """
 
     def __init__(
-        self, scaling: InputScaling, networks: Sequence[nn.Module], orders: Sequence[NDArray[np.int64]]
+        self,
+        scaling: InputScaling,
+        networks: Sequence[nn.Module],
+        orders: Sequence[NDArray[np.int64]],
+        temperature: float = 1.0,
     ) -> None:
         super().__init__()
         self.scaling = scaling
         self.networks = nn.ModuleList(networks)
+        self.temperature = temperature
         self.orders: Tensor
         self.register_buffer("orders", torch.from_numpy(np.stack(orders)))
 
@@ -98,7 +110,8 @@ class ClassProbabilities(nn.Module):
         scaled = self.scaling(features)
         pairs = zip(self.networks, self.orders, strict=True)
         parts = [torch.softmax(network(scaled).float(), dim=-1).index_select(1, order) for network, order in pairs]
-        return torch.stack(parts).mean(dim=0)
+        average = torch.stack(parts).mean(dim=0).clamp_min(SMALLEST)
+        return torch.softmax(average.log() / self.temperature, dim=-1)
 
 
 # -- evidence -----------------------------------------------------------------------------------------------
@@ -108,6 +121,12 @@ def crowd_confusion(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]
     """The confusion of the average label (true class, given label), which stands for annotators never seen."""
     weights = labels_per_annotator if labels_per_annotator.sum() > 0 else None
     return np.asarray(np.average(confusions, axis=0, weights=weights))
+
+
+def known_confusions(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]) -> NDArray[np.float64]:
+    """Confusions in which annotators without labels have that of the crowd's average label."""
+    has_labels = np.asarray(labels_per_annotator)[:, None, None] > 0
+    return np.where(has_labels, confusions, crowd_confusion(confusions, labels_per_annotator))
 
 
 def class_codes(annotations: Annotations, classes: NameArray) -> NDArray[np.int64]:
@@ -131,8 +150,8 @@ def log_evidence(
     """(annotation, true class) log probability of each given label; annotators never seen get the crowd's confusion."""
     codes = class_codes(annotations, known.classes)
     place = positions(known.annotators, annotations.annotators.tolist())
-    crowd = crowd_confusion(confusions, np.asarray(known.labels_per_annotator))
-    table = np.concatenate([confusions, crowd[None]])
+    n_labels = np.asarray(known.labels_per_annotator)
+    table = np.concatenate([known_confusions(confusions, n_labels), crowd_confusion(confusions, n_labels)[None]])
     rows = np.where(place >= 0, place, len(confusions))[annotations.annotator]
     return np.asarray(np.log(np.maximum(table[rows, :, codes[annotations.label]], SMALLEST)))
 
@@ -195,14 +214,17 @@ def agreement(class_probs: NDArray[Any], annotations: Annotations) -> float:
 
 
 def examine_alignment(
-    class_probs: NDArray[Any], confusions: NDArray[Any] | None, annotations: Annotations
+    class_probs: NDArray[Any], confusions: NDArray[Any] | None, annotations: Annotations, *, fixed: bool = False
 ) -> ClassAlignment:
     """Find the permutation of classes that the annotators' labels ask for, and whether it matters.
 
     The Hungarian solution on the mean confusion, weighted by labels per annotator, or else on the counts of (predicted
     class, label). It is taken only where agreement rises by more than `TOLERANCE`, so that noise changes nothing.
+    Gold fixes the order of classes (`fixed`).
     """
     plain = agreement(class_probs, annotations)
+    if fixed:
+        return ClassAlignment(np.arange(annotations.n_classes), plain, plain)
     if confusions is None:
         mean = np.zeros((annotations.n_classes, annotations.n_classes))
         np.add.at(mean, (class_probs.argmax(axis=1)[annotations.item], annotations.label), 1.0)
@@ -230,9 +252,35 @@ def examine_run(run: Run, *, mend: bool) -> Examined:
     confusions = None if found is None else normalize_rows(found.double().cpu().numpy())
     annotations = run.problem.annotations
     class_probs = network_probs(run.network, run.problem.items)[: annotations.n_items]
-    alignment = examine_alignment(class_probs, confusions, annotations)
+    alignment = examine_alignment(class_probs, confusions, annotations, fixed=run.problem.flat.gold is not None)
     order = np.arange(annotations.n_classes)
     if mend and alignment.permuted:
         order = alignment.order
         confusions = None if confusions is None else confusions[:, order]
     return Examined(Member(run.network, order, confusions), class_probs[:, order], alignment)
+
+
+def make_result(
+    model: CrowdClassifier, prepared: Prepared, class_probs: NDArray[np.float64], *, warned: tuple[str, ...]
+) -> FitResult:
+    """What a trained model learned, with the classifier's probabilities of the training items."""
+    annotations = prepared.annotations
+    confusions = mean_confusions(model.predictor_.members)
+    found = voices_of(annotations, model.dependence if confusions is not None else None)
+    return FitResult(
+        method=model._method_name(prepared.problem),
+        parameters=model.get_params(),
+        items=annotations.items,
+        annotators=annotations.annotators,
+        classes=annotations.classes,
+        class_probabilities=class_probs,
+        confusions=confusions,
+        class_prior=class_probs.mean(axis=0),
+        labels_per_annotator=annotations.labels_per_annotator,
+        history=model.histories_[0],
+        seed=prepared.problem.seed,
+        warnings=(*warned, *describe_found(annotations, found)),
+        voices=named(annotations, found.voices),
+        annotations=annotations,
+        uses_features=True,
+    )

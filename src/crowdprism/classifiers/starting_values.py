@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,13 @@ from torch import Tensor
 from crowdprism.aggregators import make_aggregator
 from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.names import plain
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.networks.annotator_layer import diagonal_confusions, identity_diagonal
 from crowdprism.results.confusion import confusion_counts, normalize_rows, pooled_confusion
 
 STARTS = ("diagonal", "identity", "soft-vote", "dawid-skene")
+RARE_CLASS = 0.5  # a class with less than this part of an even share of the votes makes the crowd imbalanced
 PRIOR_LABELS = 4.0  # an annotator's counts are joined by this many labels per class from the whole crowd
 
 
@@ -28,6 +31,23 @@ def item_votes(annotations: Annotations) -> NDArray[np.float64]:
 def vote_class_shares(annotations: Annotations) -> NDArray[np.float64]:
     """(n_classes,) mean over annotated items of their vote shares."""
     return np.asarray(item_votes(annotations)[annotations.labels_per_item > 0].mean(axis=0))
+
+
+def is_imbalanced(annotations: Annotations) -> bool:
+    """Tell whether the rarest class has less than `RARE_CLASS` of an even share of the votes."""
+    return bool(vote_class_shares(annotations).min() < RARE_CLASS / annotations.n_classes)
+
+
+def imbalance_advice(annotations: Annotations, cause: str, way_out: str) -> Iterable[str]:
+    """Return a warning where votes are imbalanced and a method draws predictions towards equally frequent classes."""
+    if is_imbalanced(annotations):
+        shares = vote_class_shares(annotations)
+        rare = plain(annotations.classes[shares.argmin()])
+        yield (
+            f"Votes are imbalanced (class {rare!r} has {shares.min():.1%} of the votes; an even share is "
+            f"{1 / len(shares):.1%}), and {cause} draws predictions towards equally frequent classes: rare classes may "
+            f"be predicted far too often. {way_out}"
+        )
 
 
 def vote_targets(problem: Problem) -> tuple[Tensor, Tensor]:
@@ -48,7 +68,7 @@ def start_confusions(start: str, annotations: Annotations, *, diagonal: float) -
         return diagonal_confusions(*shape, diagonal)
     if start == "identity":
         return diagonal_confusions(*shape, identity_diagonal(annotations.n_classes))
-    aggregator = make_aggregator("majority-vote" if start == "soft-vote" else "dawid-skene")
+    aggregator = make_aggregator("majority-vote" if start == "soft-vote" else "dawid-skene", use_gold=False)
     probabilities = aggregator.fit(annotations).result_.class_probabilities
     return torch.from_numpy(shrunk_confusions(annotations, probabilities)).float()
 

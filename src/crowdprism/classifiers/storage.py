@@ -40,6 +40,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "input_shape": list,
     "n_heads": int,
     "histories": list,
+    "temperature": (float, int),
 }
 
 
@@ -84,6 +85,7 @@ def model_record(model: CrowdClassifier) -> dict[str, Any]:
         "n_heads": len(predictor.members),
         "histories": model.histories_,
         "threads": model.threads_,
+        "temperature": predictor.temperature,
     }
 
 
@@ -124,13 +126,15 @@ def checked_record(files: RunFiles) -> dict[str, Any]:
     for name in (CLASSIFIER_FILE, WEIGHTS_FILE):
         if name not in files:
             raise ResultFormatError(f"{files.folder} holds no classifier ({files.folder / name} is missing).")
-    record = files.read_json(CLASSIFIER_FILE)
+    record = {"temperature": 1.0} | files.read_json(CLASSIFIER_FILE)  # older models have none
     require_schema(record, MODEL_SCHEMA, files.folder)
     for name, kind in FIELDS.items():
         if not isinstance(record[name], kind) or isinstance(record[name], bool):
             raise TypeError(f"{name} of the classifier is of type {type(record[name]).__name__}")
     if not record["input_shape"] or not all(type(size) is int and size > 0 for size in record["input_shape"]):
         raise ValueError(f"input_shape {record['input_shape']!r}")
+    if not 0 < record["temperature"] < math.inf:
+        raise ValueError(f"temperature {record['temperature']!r}")
     return record
 
 
@@ -162,7 +166,7 @@ def restored_predictor(
     fits = np.broadcast_shapes(scaling.shift.shape, scaling.scale.shape, shape) == shape
     if not fits or not bool((scaling.scale > 0).all()):
         raise ValueError(f"the scaling does not fit items of shape {shape}")
-    return Predictor(tuple(members), scaling, shape, architecture)
+    return Predictor(tuple(members), scaling, shape, architecture, float(record["temperature"]))
 
 
 def empty_network(model: CrowdClassifier, plan: NetworkPlan, weights: Mapping[str, torch.Tensor]) -> torch.nn.Module:

@@ -1,17 +1,12 @@
 """Training of one or several networks: members of an ensemble, candidates for settings, a grid of classifiers.
 
 Small networks are trained as one stacked program (`crowdprism.training.stacked`), others one after the other.
-
-Weight decay and input noise may be left to the data (`"auto"`): the likelihood of annotations that were held out
-chooses them well. It is not used to choose the strength of a volume term, which it undervalues: the likelihood is
-blind to the part of the model that the volume term is there to fix.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from itertools import product
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,22 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from crowdprism.classifiers.fitting import Prepared, Problem, Run, Validation
+from crowdprism.classifiers.fitting import Choice, Problem, Run, Validation
 from crowdprism.networks import GeometricHead
 from crowdprism.networks.stacked_networks import can_stack
 from crowdprism.results.fit_result import json_ready
-from crowdprism.training import CheckpointFolder, FlatAnnotations, TensorItems, Trainer, TrainingOutcome
+from crowdprism.training import CheckpointFolder, TensorItems, Trainer, TrainingOutcome
 from crowdprism.training.stacked import StackedModel, StackedTrainer, settings_can_stack
 
 if TYPE_CHECKING:
     from crowdprism.classifiers.base import CrowdClassifier
 
 NOT_IN_FINGERPRINT = {"checkpoint", "resume", "callbacks", "n_workers", "network", "n_heads"}
-# Strong noise needs some decay beside it, so the weakest decay is only tried without.
-WEIGHT_DECAYS = (1e-3, 1e-2, 3e-2)
-INPUT_NOISES = (0.0, 1.0)
-TUNABLE = {"weight_decay": WEIGHT_DECAYS, "input_noise": INPUT_NOISES}
-HELD_OUT = 0.2
 SAME_IN_A_STACK = ("standardize", "selection", "validation_fraction")
 
 
@@ -46,24 +36,12 @@ class Trained:
     outcome: TrainingOutcome
 
 
-@dataclass(frozen=True)
-class Training:
-    """What training a classifier gave."""
-
-    members: Sequence[Trained]
-    chosen: dict[str, float] = field(default_factory=dict)  # values of the settings that the data chose
-    candidates: Sequence[dict[str, float]] = ()  # all that were tried, with the held-out mean log-likelihood
-
-
-def train(model: CrowdClassifier, prepared: Prepared) -> Training:
-    """Choose the settings that are left to the data, then train all members of the ensemble."""
-    problem, validation = prepared.problem, prepared.validation
-    chosen, candidates = choose_settings(model, problem)
-    problems = [replace(problem, chosen=chosen, member=place) for place in range(model.n_heads)]
+def train(model: CrowdClassifier, problem: Problem, validation: Validation | None) -> list[Trained]:
+    """Train all members of the ensemble."""
+    runs = (model.make_run(replace(problem, member=place)) for place in range(model.n_heads))
     if model.checkpoint is None and not model.callbacks:
-        return Training(train_runs([model.make_run(one) for one in problems], validation), chosen, candidates)
-    runs = (model.make_run(one) for one in problems)
-    return Training(train_in_turn(runs, validation, watched_by=model), chosen, candidates)
+        return train_runs(list(runs), validation)
+    return train_in_turn(runs, validation, watched_by=model)
 
 
 def train_runs(runs: Sequence[Run], validation: Validation | None) -> list[Trained]:
@@ -155,22 +133,22 @@ def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation
     """Fit classifiers to the same data as one stacked program; return False, without training, where that cannot be.
 
     For grids of settings: what a stack allows to differ is learning rates, weight decay, input noise, strength and
-    seed. Results equal those of fitting one by one in distribution, not digit for digit. `validation` is `X_valid` and
-    `y_valid` of `fit`.
+    seed; nothing may be left to the data. Results equal those of fitting one by one in distribution, not digit for
+    digit. `validation` is `X_valid` and `y_valid` of `fit`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdprism import make_classifier
     >>> X, table = np.repeat(np.eye(2), 10, axis=0), np.repeat([[0, 0, 1], [1, 1, 0]], 10, axis=0)
-    >>> same = {"confusion_form": "free", "epochs": 5}
+    >>> same = {"confusion_form": "free", "epochs": 5, "input_noise": 0.0, "temperature": 1.0}
     >>> grid = [make_classifier("geocrowdnet-f", strength=strength, **same) for strength in (0.01, 0.1)]
     >>> fit_together(grid, X, table)
     True
     >>> [model.predict(X).shape for model in grid]
     [(20,), (20,)]
     """
-    if any(one.n_heads != 1 or one.checkpoint is not None or one.callbacks or open_settings(one) for one in models):
+    if any(one.n_heads != 1 or one.checkpoint is not None or one.callbacks or one._open for one in models):
         return False
     if any(getattr(model, name) != getattr(models[0], name) for model in models for name in SAME_IN_A_STACK):
         return False
@@ -182,39 +160,6 @@ def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation
         return False
     outcomes = train_together(runs, prepared[0].validation)
     for model, one, run, outcome in zip(models, prepared, runs, outcomes, strict=True):
-        model.keep(one, Training([Trained(run, outcome)]))
+        given = 1.0 if model.temperature == "auto" else float(model.temperature)  # the paper's mode leaves it open
+        model.keep(one, [Trained(run, outcome)], Choice(temperature=given))
     return True
-
-
-# -- settings that the data choose --------------------------------------------------------------------------
-
-
-def open_settings(model: CrowdClassifier) -> list[str]:
-    """Names of the settings that are left to the data."""
-    return [name for name in TUNABLE if isinstance(getattr(model, name), str)]
-
-
-def candidate_settings(names: Sequence[str]) -> list[dict[str, float]]:
-    """Values to try, one dict per candidate."""
-    grid = [dict(zip(names, values, strict=True)) for values in product(*(TUNABLE[name] for name in names))]
-    weakest = {"weight_decay": WEIGHT_DECAYS[0], "input_noise": INPUT_NOISES[-1]}
-    return [values for values in grid if values != weakest]
-
-
-def choose_settings(model: CrowdClassifier, problem: Problem) -> tuple[dict[str, float], list[dict[str, float]]]:
-    """Train every candidate without a share of the annotations; return the best values and the whole record."""
-    names = open_settings(model)
-    if not names:
-        return {}, []
-    kept, held_out = problem.annotations.split_annotations(HELD_OUT, problem.seed)
-    flat = FlatAnnotations.of(kept, extra_items=problem.n_unlabelled)
-    reduced = replace(problem, annotations=kept, flat=flat)
-    tried = candidate_settings(names)
-    runs = [model.make_run(replace(reduced, chosen=values)) for values in tried]
-    runs = [replace(run, settings=replace(run.settings, keep_best=False)) for run in runs]  # judged by the last epoch
-    trained = train_runs(runs, Validation(None, None, held_out, kept))
-    if any(one.outcome.interrupted for one in trained):
-        raise KeyboardInterrupt  # no candidate is a model to keep
-    scores = [one.outcome.history["validation"][-1] for one in trained]
-    record = [{**values, "held_out_likelihood": score} for values, score in zip(tried, scores, strict=True)]
-    return tried[int(np.argmax(scores))], record

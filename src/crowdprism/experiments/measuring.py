@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Job = TypeVar("Job")
 Found = TypeVar("Found")
 STACK_SETTINGS = ("network", "network_options", "epochs", "batch_size")  # equal within a stack
+# Studies state what they change; the rest is as when their rows were made, and not what users' data would choose.
+PROTOCOL = {"standardize": True, "input_noise": 0.0, "temperature": 1.0, "use_gold": False}
 ROUNDING = 4
 
 
@@ -198,7 +200,7 @@ def model_of(fit: Fit) -> CrowdClassifier:
     """The untrained classifier of a fit."""
     from crowdprism.classifiers import make_classifier
 
-    return make_classifier(fit.classifier, random_state=fit.seed, **fit.parameters)
+    return make_classifier(fit.classifier, random_state=fit.seed, **{**PROTOCOL, **fit.parameters})
 
 
 def failed_row(fit: Fit, error: Exception) -> Row:

@@ -17,11 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.networks.annotator_layer import AnnotatorLayer, RowTable
-from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, soft_cross_entropy
+from crowdprism.networks.losses import (
+    Batch,
+    coupled_cross_entropy,
+    joint_cross_entropy,
+    known_cross_entropy,
+    soft_cross_entropy,
+)
 from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
 
 Loss = Literal["ccem", "joint"]
 Regularizer = Literal["F", "W"]
+PREDICTION_MEMORY = 0.9  # of the running mean of predictions, per step
+RAREST_CLASS = 1e-4  # a smaller mean prediction counts as this
 RENEW_EVERY = 32  # steps between renewals of the Gram of all confusions, where a step updates only some
 
 
@@ -50,12 +58,20 @@ class CrowdHead(nn.Module):
     steps. State that hooks keep between epochs belongs in registered buffers, so that checkpoints carry it.
     """
 
+    needs_only_outputs = True  # of the network; else processes cannot share the items of a batch
+
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Return the sum (not the mean) of the loss over the batch's annotations.
 
         `log_class_probs` are the log-softmax of the network's outputs, (batch, true class).
         """
         raise NotImplementedError
+
+    n_models = 1  # that one batch trains (see `StackedHead`)
+
+    def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        """Return the sum over items of known class of -log f_class; only called where `batch.gold` is there."""
+        return known_cross_entropy(log_class_probs, batch)
 
     def count(self, batch: Batch) -> float:
         """Return the denominator that turns `loss` into a mean; by default the sum of annotation weights."""
@@ -119,13 +135,15 @@ class GeometricHead(CrowdHead):
     shrinkage
         Weight of the squared distance of an annotator's logits from the crowd's, in units of one annotation.
     n_annotations
-        Number of training annotations, which `shrinkage` is divided by.
+        Sum of the weights of training annotations, which `shrinkage` is divided by.
     touch_rate
         (annotator,) probability that a batch contains the annotator. Where only touched rows are updated, the volume
         and shrinkage gradients of an annotator are divided by it, so that over an epoch they add up to those of the
         full terms.
     reference
         Compute the volume as the authors' code does (see `reference_log_volume`), for comparison.
+    class_shares
+        (n_classes,) towards which the mean prediction is drawn; None for no such pull.
     """
 
     def __init__(
@@ -137,9 +155,10 @@ class GeometricHead(CrowdHead):
         regularizer: Regularizer | None = None,
         strength: float = 0.0,
         shrinkage: float = 0.0,
-        n_annotations: int = 1,
+        n_annotations: float = 1,
         touch_rate: Tensor | None = None,
         reference: bool = False,
+        class_shares: Tensor | None = None,
     ) -> None:
         super().__init__()
         self.layer = layer
@@ -153,6 +172,10 @@ class GeometricHead(CrowdHead):
         rate = torch.ones(layer.n_annotators) if touch_rate is None else touch_rate
         self.touch_rate: Tensor
         self.register_buffer("touch_rate", rate.float(), persistent=False)
+        self.class_shares: Tensor | None
+        self.mean_prediction: Tensor | None
+        self.register_buffer("class_shares", class_shares, persistent=False)
+        self.register_buffer("mean_prediction", None if class_shares is None else class_shares.clone())
         self._renewed: tuple[Tensor, Tensor] | None = None  # volume of all confusions, and its gradient by their Gram
         self._age = 0  # steps that have used it
 
@@ -184,6 +207,11 @@ class GeometricHead(CrowdHead):
         if self.shrinkage:
             squares = self.layer.deviation(batch).square()
             terms["shrinkage"] = 0.5 * self.shrinkage * self._over_all_rows(squares, batch)
+        if self.class_shares is not None and self.mean_prediction is not None:
+            # The gradient of the cross-entropy of the shares and the mean prediction over many batches.
+            mean = log_class_probs.exp().mean(dim=0)
+            self.mean_prediction.lerp_(mean.detach(), 1 - PREDICTION_MEMORY)
+            terms["class_shares"] = -(self.class_shares / self.mean_prediction.clamp_min(RAREST_CLASS) * mean).sum()
         return terms
 
     def _volume(self, gram: Tensor) -> Tensor:

@@ -39,6 +39,7 @@ class Batch:
     evidence_weight: Tensor | None = None  # (annotation,)
     partner: Tensor | None = None  # (annotation,) that each is mixed with, where rows are single annotations
     share: Tensor | None = None  # (annotation,) its own part in that mixture
+    gold: Tensor | None = None  # (batch,) known true class of each row, -1 where unknown
 
     @cached_property
     def _distinct(self) -> tuple[Tensor, Tensor]:
@@ -146,6 +147,28 @@ def soft_cross_entropy(log_class_probs: Tensor, targets: Tensor, weight: Tensor 
     """Sum over rows of -Σ_k target_k log f_k."""
     each = -(targets * log_class_probs).sum(dim=1)
     return each.sum() if weight is None else (weight * each).sum()
+
+
+def known_cross_entropy(log_class_probs: Tensor, batch: Batch) -> Tensor:
+    """Sum over the rows of known true class of -log f_class; a mixture of two items counts for both by their shares.
+
+    Examples
+    --------
+    >>> none = torch.zeros(0, dtype=torch.long)
+    >>> gold = torch.tensor([1, -1])
+    >>> batch = Batch(torch.zeros(2, 1), torch.arange(2), none, none, none, None, 1.0, 1, none, gold=gold)
+    >>> round(float(known_cross_entropy(torch.tensor([[0.1, 0.9], [0.5, 0.5]]).log(), batch)), 4)  # -log 0.9
+    0.1054
+    """
+    assert batch.gold is not None
+    gold, weight = batch.gold, torch.ones_like(log_class_probs[:, 0])
+    if batch.group_row is not None and batch.group_weight is not None:
+        log_class_probs, gold, weight = log_class_probs[batch.group_row], gold.repeat(2), batch.group_weight
+    elif batch.partner is not None and batch.share is not None:
+        log_class_probs, gold = log_class_probs.repeat(2, 1), torch.cat([gold, gold[batch.partner]])
+        weight = torch.cat([batch.share, 1 - batch.share])
+    chosen = log_class_probs.gather(1, gold.clamp_min(0).unsqueeze(1)).sum(dim=1)
+    return -(chosen * weight * (gold >= 0)).sum()
 
 
 # -- EM on flat annotations -------------------------------------------------------------------------------------

@@ -37,7 +37,10 @@ def can_stack(networks: Sequence[nn.Module], heads: Sequence[CrowdHead]) -> bool
     kinds = [
         (head.layer.form, head.kind, head.temper, head.regularizer, head.reference)
         for head in heads
-        if type(head) is GeometricHead and isinstance(head.layer, LogitConfusions) and not head.layer.table.touched_only
+        if type(head) is GeometricHead
+        and isinstance(head.layer, LogitConfusions)
+        and not head.layer.table.touched_only
+        and head.class_shares is None
     ]
     return len(chains) == len(networks) and len(kinds) == len(heads) and len(set(chains)) == len(set(kinds)) == 1
 
@@ -99,7 +102,7 @@ class StackedHead(CrowdHead):
         seed: int,  # of the noise
     ) -> None:
         super().__init__()
-        self.heads = nn.ModuleList(heads)
+        self.heads, self.n_models = nn.ModuleList(heads), len(heads)
         self.layers = [head.layer for head in heads if isinstance(head.layer, LogitConfusions)]
         first = heads[0]
         self.kind, self.temper = first.kind, first.temper

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.networks.losses import Batch
 
 IntArray = NDArray[np.int64]
@@ -28,11 +29,13 @@ class FlatAnnotations:
     weight: NDArray[np.float32] | None  # (annotation,) or None where all count 1
     n_annotators: int
     n_classes: int
+    gold: IntArray | None = None  # (n_items,) true class to train on, -1 where unknown
 
     @classmethod
     def of(cls, annotations: Annotations, *, extra_items: int = 0) -> FlatAnnotations:
         """Copy what training needs; unlabelled items are appended as items without annotations."""
         start = annotations.item_start.astype(np.int64)
+        known = known_classes(annotations)
         return cls(
             np.concatenate([start, np.full(extra_items, start[-1])]),
             annotations.annotator.astype(np.int64),
@@ -40,6 +43,7 @@ class FlatAnnotations:
             annotations.weight,
             annotations.n_annotators,
             annotations.n_classes,
+            None if known is None else np.concatenate([known.astype(np.int64), np.full(extra_items, -1)]),
         )
 
     @property
@@ -70,9 +74,9 @@ class FlatAnnotations:
 
     def checksum(self) -> str:
         """A short sum that differs where annotations differ."""
-        parts = [self.start, self.annotator, self.label, *([] if self.weight is None else [self.weight])]
+        parts = (self.start, self.annotator, self.label, self.weight, self.gold)
         total = 0
-        for part in parts:
+        for part in (one for one in parts if one is not None):
             total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
         return f"{total:08x}"
 
@@ -103,8 +107,9 @@ class FlatAnnotations:
 
         flat = (parts(array, n_annotations) for array in (rows, item, self.annotator[rows], self.label[rows]))
         weights = [None] * len(order) if self.weight is None else parts(self.weight[rows], n_annotations)
-        for own, annotation, place, annotator, label, weight, labelled in zip(
-            parts(index, sizes.tolist()), *flat, weights, n_labelled, strict=True
+        golds = [None] * len(order) if self.gold is None else parts(self.gold[index], sizes.tolist())
+        for own, annotation, place, annotator, label, weight, labelled, gold in zip(
+            parts(index, sizes.tolist()), *flat, weights, n_labelled, golds, strict=True
         ):
             count = float(len(label) if weight is None else weight.sum())
             yield Batch(
@@ -117,6 +122,7 @@ class FlatAnnotations:
                 count=count if count > 0 else 1.0,  # a batch without annotations has a sum of 0 and a mean of 0
                 n_labelled=max(1, labelled),
                 annotation=annotation,
+                gold=gold,
             )
 
 
@@ -124,14 +130,14 @@ def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even
     """Shuffle items into batches.
 
     `even` makes batches of sizes that differ by at most one, so that no epoch ends with a batch of one or two
-    items, which batch norm and volume terms handle badly. Otherwise batches are full and the last is shorter; a last
-    batch of a single item is then joined to the one before.
+    items, which batch norm and volume terms handle badly. Otherwise batches are full, and the items left over are
+    dropped from the epoch; where there are fewer items than a batch holds, they are one batch.
     """
     order = rng.permutation(n_items)
     n_batches = max(1, -(-n_items // batch_size))
     if even:
         return list(np.array_split(order, n_batches))
-    cuts = list(range(batch_size, n_items, batch_size))
-    if cuts and n_items - cuts[-1] == 1:
-        cuts.pop()
-    return np.split(order, cuts)
+    if n_items < batch_size:
+        return [order]
+    n_full = n_items // batch_size
+    return np.split(order[: n_full * batch_size], n_full)

@@ -243,6 +243,10 @@ class Trainer:
         log_probs = torch.log_softmax(outputs.float(), dim=-1)
         loss = self.head.loss(log_probs, batch) / self.head.count(batch)
         parts = {"data": loss.detach()}
+        if batch.gold is not None:  # a known class weighs as much as all annotations of an average item
+            known = self.head.known_loss(log_probs, batch) * (self.head.n_models / len(log_probs))
+            loss = loss + known
+            parts["gold"] = known.detach()
         factor = s.penalty_factor(step, total)
         for name, term in (self.head.penalties(log_probs, batch) if factor else {}).items():
             scaled = term if factor == 1.0 else factor * term
@@ -320,7 +324,7 @@ class Trainer:
         if validation is not None:
             history.setdefault("validation", []).append(validation)
             best = self.outcome.best_value
-            if best is None or validation >= best or (np.isnan(best) and not np.isnan(validation)):
+            if best is None or self.settings.is_better(validation, best):
                 self.outcome.best_value, self.outcome.best_epoch = validation, epoch
                 if self.settings.keep_best:
                     self._best = {name: tensor.detach().clone() for name, tensor in self._modules().items()}

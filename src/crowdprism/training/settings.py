@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,8 @@ class TrainingSettings:
     # start says and not the annotators what a random network says.
     hold_annotators: float = 0.0
     patience: int | None = None  # stop after this many epochs without a better validation figure
-    keep_best: bool = False  # restore the weights of the best validated epoch (the latest among equals) at the end
+    keep_best: bool = False  # restore the weights of the best validated epoch at the end
+    equal_epochs: str = "latest"  # which of equally good epochs counts as the best; or "earliest"
     device: str = "auto"  # cuda, then mps, then cpu
     precision: str = "float32"  # "bfloat16" runs the network under autocast
     compile: bool = False  # pass the network through `torch.compile`
@@ -71,6 +73,7 @@ class TrainingSettings:
         "ramp": SHARE,
         "hold_annotators": SHARE,
         "patience": (Whole(0), None),
+        "equal_epochs": OneOf("latest", "earliest"),
         "precision": OneOf(*PRECISIONS),
         "max_batches": (Whole(1), None),
     }
@@ -92,6 +95,11 @@ class TrainingSettings:
         firsts = [place * self.epochs // self.rounds for place in range(self.rounds + 1)]
         place = max(place for place in range(self.rounds) if firsts[place] <= epoch)
         return firsts[place], firsts[place + 1] - firsts[place]
+
+    def is_better(self, validation: float, best: float) -> bool:
+        """Whether a validation figure replaces the best so far; any number replaces NaN."""
+        equal = validation == best and self.equal_epochs == "latest"
+        return bool(validation > best or equal or (math.isnan(best) and not math.isnan(validation)))
 
     def penalty_factor(self, step: int, total: int) -> float:
         """Return the factor of penalties at a step: 0 during the warm start, then rising to 1.

@@ -62,6 +62,7 @@ def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations
         label=np.tile(flat.label, n_models),
         weight=None if flat.weight is None else np.tile(flat.weight, n_models),
         n_annotators=flat.n_annotators * n_models,
+        gold=None if flat.gold is None else np.tile(flat.gold, n_models),
     )
 
 
@@ -75,6 +76,7 @@ class StackedTrainer(Trainer):
 
     network: StackedNetwork
     head: StackedHead
+    in_every_process = True  # small networks: exchanging outputs would take longer than the work
 
     def __init__(
         self,
@@ -140,7 +142,7 @@ class StackedTrainer(Trainer):
             return
         figures = self.measure(self.log_class_probs(), self.head.confusions())
         self.figures.append(figures)
-        better = figures >= self._best_figures
+        better = np.array([*map(self.settings.is_better, figures, self._best_figures)])
         self._best_figures = np.where(better, figures, self._best_figures)
         self.best_epochs = np.where(better, epoch, self.best_epochs)
         for place in np.flatnonzero(better).tolist() if self.settings.keep_best else ():
