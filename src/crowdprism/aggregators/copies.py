@@ -41,7 +41,7 @@ from crowdprism.aggregators.voice_choice import (
     normalized,
 )
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.pairs import co_label_entries
+from crowdprism.annotations.pairs import pairs_on_items, ranked
 from crowdprism.errors import InvalidParameterError
 from crowdprism.results import FitResult
 from crowdprism.seeding import stream
@@ -49,7 +49,7 @@ from crowdprism.seeding import stream
 Dependence = Literal["auto"] | None | Sequence[Sequence[Any]]
 
 MAX_LABELS_PER_ITEM = 50
-MAX_PAIRS = 10**6  # pairs of labels that the first step compares
+MAX_PAIRS = 5 * 10**5  # pairs of labels that the first step compares
 MAX_TABLE = 2**23  # entries of all confusions; beyond it nothing is fitted here
 MAX_ANNOTATIONS = 20_000  # of the sample that is fitted
 LEAST_COMMON = 10  # items that two annotators share
@@ -209,14 +209,20 @@ class PairAgreement:
 
 def compare_pairs(annotations: Annotations, *, least_common: int = 1) -> PairAgreement:
     """How often annotators agree who share enough items; chance is by each annotator's own shares of labels."""
-    entries = co_label_entries(annotations)
-    common, equal = entries.common(), entries.agreeing()
+    one, two = pairs_on_items(annotations)
+    n_annotators = annotations.n_annotators
+    pair, place = ranked(
+        annotations.annotator[one].astype(np.int64) * n_annotators + annotations.annotator[two], n_annotators**2
+    )
+    common = np.bincount(place, minlength=len(pair)).astype(np.float64)
+    same = annotations.label[one] == annotations.label[two]
+    equal = np.bincount(place[same], minlength=len(pair)).astype(np.float64)
     enough = common >= least_common
-    first, second = entries.first[enough], entries.second[enough]
+    first, second = pair[enough] // n_annotators, pair[enough] % n_annotators
     chance, total = np.zeros(len(first)), np.maximum(annotations.labels_per_annotator, 1)
     for label in np.unique(annotations.label):  # class by class, because there may be a thousand
         given = annotations.annotator[annotations.label == label]
-        share = np.bincount(given, minlength=annotations.n_annotators) / total
+        share = np.bincount(given, minlength=n_annotators) / total
         chance += share[first] * share[second]
     return PairAgreement(first, second, common[enough], equal[enough], chance)
 

@@ -109,7 +109,7 @@ class CoLabels:
 
 def ranked(key: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The distinct keys in order, and the place of each key among them; by counting where few keys are possible."""
-    if n_keys <= max(4 * len(key), SMALL_KEY_RANGE):  # a pass over all possible keys is then cheaper than a sort
+    if n_keys <= max(8 * len(key), SMALL_KEY_RANGE):  # a pass over all possible keys is then cheaper than a sort
         present = np.zeros(n_keys, dtype=bool)
         present[key] = True
         return np.flatnonzero(present), (np.cumsum(present) - 1)[key]
