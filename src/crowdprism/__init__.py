@@ -70,11 +70,21 @@ def load(folder: str | os.PathLike[str]) -> Any:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    home = _HOME.get(name) or _home_of_method(name)
+    if home is None:
         raise AttributeError(f"module 'crowdprism' has no attribute {name!r}; it offers {', '.join(sorted(_HOME))}")
-    value = getattr(import_module(f"crowdprism.{_HOME[name]}"), name)
+    value = getattr(import_module(f"crowdprism.{home}"), name)
     globals()[name] = value
     return value
+
+
+def _home_of_method(name: str) -> str | None:
+    """The room of a method's class, such as `DawidSkene` or `GeoCrowdNet`; only a class of torch loads torch."""
+    if name[:1].isupper():
+        for room in ("aggregators", "classifiers"):
+            if name in import_module(f"crowdprism.{room}").__all__:
+                return room
+    return None
 
 
 def __dir__() -> list[str]:

@@ -52,3 +52,9 @@ def test_labels_of_a_run_become_tasks_with_predictions(run, crowd_folder: Path) 
     assert [one["result"][0]["value"]["choices"] for one in predicted] == [[row["label"]] for row in rows]
     assert [one["score"] for one in predicted] == [float(row["confidence"]) for row in rows]
     assert {"item", "x", "y"} == set(tasks[0]["data"])
+
+
+def test_info_begins_with_a_sentence_in_plain_words(run, labels_csv: Path, tmp_path: Path) -> None:
+    assert run("-q", "info", labels_csv).out.startswith("Annotators agree")
+    (tmp_path / "single.csv").write_text("item,annotator,label\n1,a,x\n2,b,y\n")
+    assert run("-q", "info", tmp_path / "single.csv").out.startswith("No item has two labels")

@@ -79,3 +79,9 @@ def test_suggest_says_when_to_stop(
     record = json.loads(call(monkeypatch, capsys, "suggest", labels, "--target", 0.5, "--json"))
     assert record["stop"]
     assert "target" in record["reason"]
+
+
+def test_the_diagnosis_begins_with_a_verdict(crowd_folder: Path, run) -> None:
+    first = run("-q", "diagnose", "labels.csv").out.splitlines()[0]
+    assert first.startswith(("None of the", "Use the result with care:", "Do not rely on the result yet:"))
+    assert "Expected right" in first

@@ -73,6 +73,10 @@ class Aggregator(Parameterized, ABC):
             notes = (*notes, ALL_KNOWN)
         return replace(result, annotations=annotations, warnings=notes)
 
+    def fit_predict(self, annotations: Any, y: None = None) -> NameArray:
+        """Learn, and return the label of each item in the order of `result_.items`."""
+        return self.fit(annotations).result_.labels()
+
     @property
     def result_(self) -> FitResult:
         """All that was learned."""

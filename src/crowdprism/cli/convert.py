@@ -14,11 +14,13 @@ from crowdprism.cli.questions import ContentOptions, save_tasks
 from crowdprism.cli.screen import console, print_json, remark
 
 if TYPE_CHECKING:
+    from crowdprism.diagnostics.agreement import AgreementReport
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
     from crowdprism.results import FitResult
 
 RESULT_FILE = "result.json"
+HARDLY_ANY, MODERATE = 0.2, 0.5  # of Krippendorff's alpha
 
 
 def info(files: Files, *, reading: ReadingOptions, json: AsJson = False) -> None:
@@ -29,11 +31,31 @@ def info(files: Files, *, reading: ReadingOptions, json: AsJson = False) -> None
     from crowdprism.diagnostics.agreement import agreement
 
     annotations = reading.read(files)
-    summary, agreed = annotations.summary(), agreement(annotations)
+    summary = annotations.summary()
+    agreed = agreement(annotations) if (annotations.labels_per_item > 1).any() else None
     if json:
-        print_json({"summary": asdict(summary), "agreement": asdict(agreed)})
+        print_json({"summary": asdict(summary), "agreement": None if agreed is None else asdict(agreed)})
         return
-    console().print(f"{summary}\n\n{agreed}", markup=False)
+    parts = [verdict_on(agreed), str(summary), *([] if agreed is None else [str(agreed)])]
+    console().print("\n\n".join(parts), markup=False)
+
+
+def verdict_on(agreed: AgreementReport | None) -> str:
+    """How far annotators agree and whether they can be compared, in one or two plain sentences."""
+    if agreed is None:
+        return (
+            "No item has two labels, so nothing shows how far annotators agree. Ask for a second label on some items."
+        )
+    alpha = agreed.alpha
+    if alpha != alpha:
+        words = "All labels are the same, so agreement cannot be measured."
+    elif alpha < HARDLY_ANY:
+        words = "Annotators agree hardly more than by chance: check the instructions before you use these labels."
+    elif alpha < MODERATE:
+        words = "Annotators agree, but often differ: labels depend on whom you trust."
+    else:
+        words = "Annotators agree well beyond chance."
+    return words if agreed.graph.connected else f"{words} {agreed.graph} They cannot be compared with each other."
 
 
 def convert(

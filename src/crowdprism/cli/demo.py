@@ -41,7 +41,11 @@ def demo(
     )
     if not json:
         remark(data)
-    rows, results = zip(*compare_methods(X, X_test, y_test, annotations, seed), strict=True)
+    rows, results = [], []
+    for row, result in compare_methods(X, X_test, y_test, annotations, seed):  # training shows a bar of its own
+        rows.append(row)
+        results.append(result)
+        remark(f"{row['method']:<32} test accuracy {row['test accuracy']:.3f} in {row['seconds']} s")
     result = results[-1]
     people = least_accurate(result, annotations)
     if json:

@@ -127,7 +127,7 @@ def print_diagnosis(
     from crowdprism.diagnostics.annotator_accounts import copying
     from crowdprism.diagnostics.calibration import calibration_of
 
-    console().print(str(findings), markup=False)
+    console().print(f"{verdict_on(findings, result)}\n\n{findings}", markup=False)
     odd, wrong = suspects(people), wrong_gold(items, annotations)
     print_records(f"Careless and adverse annotators: {len(odd)} of {result.n_annotators}", odd[:N_SHOWN])
     if annotations.gold is not None and annotations.gold.count():
@@ -147,6 +147,21 @@ def print_diagnosis(
             for place in range(min(len(copies.z), N_SHOWN))
         ]
         print_records(f"Pairs that agree more than their confusions explain: {len(copies.z)}", pairs)
+
+
+def verdict_on(findings: Findings, result: FitResult) -> str:
+    """What the findings come to, in plain words."""
+    by_severity = {
+        severity: [finding.name for finding in findings if finding.severity == severity]
+        for severity in ("warning", "caution")
+    }
+    if by_severity["warning"]:
+        told = f"Do not rely on the result yet: {', '.join(by_severity['warning'])}."
+    elif by_severity["caution"]:
+        told = f"Use the result with care: {', '.join(by_severity['caution'])}."
+    else:
+        told = f"None of the {len(findings)} checks found a problem."
+    return f"{told} {result.account.sentence()}" if result.account is not None else told
 
 
 def to_record(
