@@ -48,3 +48,21 @@ def test_a_choice_outside_the_list_is_refused(run, topics: Path) -> None:
     shown = run("aggregate", "topics.csv", "--multi", "--order", "news,weather")
     assert shown.code == 2
     assert "Unknown are 'sport'" in " ".join(shown.err.split())
+
+
+def test_abstentions_are_never_labels(run, topics: Path) -> None:
+    rows = "".join(
+        f"{item},{who},{'unsure' if (item + at) % 3 == 0 else 'yn'[item % 2]}\n"
+        for item in range(12)
+        for at, who in enumerate(("ann", "bob", "cy"))
+    )
+    (topics / "unsure.csv").write_text("item,annotator,label\n" + rows)
+    shown = run("aggregate", "unsure.csv", "--abstain", "Unsure")
+    assert shown.code == 0, shown.err
+    assert [row["label"] for row in csv.DictReader(shown.out.splitlines())] == ["y", "n"] * 6
+    assert run("aggregate", "unsure.csv", "--abstain", "dunno").code == 2
+    skipped = run("aggregate", "unsure.csv", "--skip-label", "unsure")
+    assert "skipped, answered 'unsure': 12" in skipped.err
+    all_unsure = run("aggregate", "unsure.csv", "--skip-label", "unsure,y,n")
+    assert all_unsure.code == 2
+    assert "all 36 answers are to be skipped" in " ".join(all_unsure.err.split())

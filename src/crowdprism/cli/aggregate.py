@@ -109,6 +109,7 @@ def aggregate(
         with run_target(output, kind="result", force=force, inputs=[*files, reading.gold_file]) as fresh:
             annotations, account = reading.read_with_report(files)
             voices.apply(aggregator, annotations)
+            several.use_abstentions(aggregator, annotations)
             if output is not None and fresh is not None and beyond_memory(annotations, aggregator):
                 large = fit_out_of_core(fresh, aggregator, annotations, output, stores, report=report)
             else:

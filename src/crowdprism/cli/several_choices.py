@@ -1,4 +1,4 @@
-"""`crowdprism aggregate --multi`: answers with several choices per item."""
+"""What answers mean to `crowdprism aggregate`: several choices per item (--multi), abstentions (--abstain)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Annotated, Any
 
-from crowdprism.cli.options import ReadingOption, ReadingOptions, standard_input_as_file
+from crowdprism.cli.options import ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import REPORT, rounded, run_target, write_table
 from crowdprism.cli.screen import log_text, print_json, print_records, print_text, remark
 from crowdprism.errors import InvalidParameterError
@@ -17,17 +17,32 @@ from crowdprism.files import replacing_file
 if TYPE_CHECKING:
     from crowdprism.aggregators import Aggregator
     from crowdprism.aggregators.multi_label import MultiLabelResult
+    from crowdprism.annotations import Annotations
     from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 
 
 @dataclass(frozen=True)
 class ChoiceOptions:
-    """Whether answers hold several choices."""
+    """Whether answers hold several choices, and which of them are no choice."""
 
     multi: Annotated[
         bool, ReadingOption("--multi", help="Answers hold several choices: lists, a|b in a column, or 0/1 columns.")
     ] = False
     separator: Annotated[str, ReadingOption("--separator", help="Between choices in a cell, with --multi.")] = "|"
+    abstain: Annotated[
+        str | None,
+        ReadingOption("--abstain", help="Answers that no item truly has, such as unsure; who gives them is evidence."),
+    ] = None
+
+    def use_abstentions(self, aggregator: Aggregator, annotations: Annotations) -> None:
+        """Let the aggregator learn from the answers that --abstain names."""
+        if self.abstain is not None:
+            from crowdprism.aggregators.abstentions import use_abstentions
+            from crowdprism.formats.label_cleaning import folded
+
+            own = {folded(name): name for name in annotations.classes.tolist()}
+            names = [own.get(folded(name), name) for name in split_names(self.abstain)]
+            use_abstentions(aggregator, annotations, names)
 
     def aggregate(
         self,
