@@ -56,7 +56,7 @@ def test_the_first_sentence_is_how_right_the_labels_are_and_how_to_know_more(cro
         (("aggregate", "labels.csv", "-m", "david-skene"), "dawid-skene"),
         (("aggregate", "labels.csv", "--item", "picture"), "task"),
         (("aggregate", "labels.csv", "-f", "csvv"), "csv"),
-        (("aggregate", "labels.csv", "-o", "labels.csv"), "another folder"),
+        (("aggregate", "labels.csv", "-o", "labels.csv"), "another name"),
     ],
 )
 def test_bad_input_says_what_to_do_and_writes_nothing(
@@ -137,3 +137,28 @@ def test_impossible_voices_are_explained(run, copied_csv: Path, words: tuple[str
     outcome = run("aggregate", copied_csv, *words)
     assert outcome.code == BAD_INPUT
     assert told in " ".join(outcome.err.split())
+
+
+@pytest.mark.parametrize("words", [("aggregate", "-m"), ("train", "-m"), ("compare", "-m"), ("diagnose", "-m")])
+def test_methods_are_listed_without_a_file(run, words: tuple[str, ...]) -> None:
+    listed = run(*words, "list")
+    assert listed.code == 0
+    assert {"majority-vote", "geocrowdnet"} & set(listed.out.split())
+
+
+def test_a_csv_file_as_output_gets_the_labels(run, labels_csv: Path, tmp_path: Path) -> None:
+    assert run("aggregate", labels_csv, "-o", tmp_path / "out.csv").code == 0
+    assert (tmp_path / "out.csv").read_text() == run("-q", "aggregate", labels_csv).out
+    refused = run("aggregate", labels_csv, "-o", tmp_path / "out.html")
+    assert refused.code == BAD_INPUT
+    assert "out.html names a file" in refused.err
+    assert not (tmp_path / "out.html").exists()
+
+
+def test_many_classes_are_not_all_printed(run, tmp_path: Path) -> None:
+    rows = [f"pic{item},p{person},class{item // 2}" for item in range(200) for person in range(3)]
+    (tmp_path / "many.csv").write_text("item,annotator,label\n" + "\n".join(rows) + "\n")
+    done = run("aggregate", tmp_path / "many.csv", "-o", tmp_path / "run", "--no-report")
+    assert done.code == 0, done.err
+    assert "The 30 most frequent of 100 classes." in done.out
+    assert done.out.count("class") < 50
