@@ -233,3 +233,13 @@ def test_ordinal_alpha_is_shown_only_if_classes_have_an_order() -> None:
     assert "ordinal" not in str(agreement(named))
     numbers = Annotations.from_triplets([1, 1, 2, 2], ["a", "b"] * 2, [1, 2, 3, 3])
     assert "ordinal" in str(agreement(numbers))
+
+
+def test_repeated_answers_of_one_annotator_show_how_reliable_they_are() -> None:
+    from crowdprism.diagnostics.agreement import retest_agreement
+
+    answers = [("x", "ann", 0), ("x", "ann", 0), ("x", "ann", 1), ("y", "bob", 1), ("y", "bob", 1), ("y", "ann", 0)]
+    a = Annotations.from_triplets(*map(list, zip(*answers, strict=True)))
+    assert retest_agreement(a) == (4, 0.5)  # of ann's three pairs one is equal, and bob's one
+    assert "annotators repeat their own answer in 50% of 4 pairs" in str(agreement(a))
+    assert retest_agreement(a.select(a.item == 5))[0] == 0

@@ -178,6 +178,25 @@ def _alpha(
     return float(1 - observed / expected) if expected > 0 else float("nan")
 
 
+def retest_agreement(annotations: Annotations) -> tuple[int, float]:
+    """How reliably annotators repeat themselves: pairs of answers by one annotator to one item, and the share equal.
+
+    The share is NaN where nobody answered an item twice.
+
+    Examples
+    --------
+    >>> retest_agreement(Annotations.from_triplets([1, 1, 2, 2, 3], ["a"] * 5, ["x", "x", "x", "y", "x"]))
+    (2, 0.5)
+    """
+    person = annotations.item.astype(np.int64) * annotations.n_annotators + annotations.annotator
+    answer = person * annotations.n_classes + annotations.label
+    pairs, equal = (
+        sum(int(n) * (int(n) - 1) // 2 for n in np.unique(key, return_counts=True)[1] if n > 1)
+        for key in (person, answer)
+    )
+    return pairs, equal / pairs if pairs else float("nan")
+
+
 def masi_alpha(annotations: MultiLabelAnnotations) -> float:
     """Krippendorff's alpha for sets of choices with the MASI distance (Passonneau 2006).
 
@@ -252,7 +271,8 @@ class AgreementReport:
     """How far a crowd agrees; `str()` gives a readable page. Coefficients are NaN where not defined.
 
     `raw`, `fleiss`, `alpha` and `ac1` are those of `raw_agreement`, `fleiss_kappa`, `krippendorff_alpha` (nominal) and
-    `gwet_ac1`; `alpha_ordinal` is None unless the classes have an order or are numbers.
+    `gwet_ac1`, `retest` that of `retest_agreement`; `alpha_ordinal` is None unless the classes have an order or are
+    numbers.
     """
 
     raw: float
@@ -263,6 +283,7 @@ class AgreementReport:
     coverage: Coverage
     graph: CoLabellingGraph
     annotators: AnnotatorAgreement
+    retest: tuple[int, float] = (0, float("nan"))
 
     def __str__(self) -> str:
         figures = [
@@ -275,7 +296,9 @@ class AgreementReport:
         width = max(len(name) for name, _ in figures)
         undefined = "not defined: only one label was given"
         lines = [f"{name:<{width}}  {undefined if np.isnan(value) else f'{value:.3f}'}" for name, value in figures]
-        return "\n".join([*lines, f"coverage: {self.coverage}", str(self.graph), str(self.annotators)])
+        pairs, share = self.retest
+        again = [f"annotators repeat their own answer in {share:.0%} of {pairs} pairs"] if pairs else []
+        return "\n".join([*lines, *again, f"coverage: {self.coverage}", str(self.graph), str(self.annotators)])
 
 
 def agreement(annotations: Annotations) -> AgreementReport:
@@ -301,4 +324,5 @@ def agreement(annotations: Annotations) -> AgreementReport:
         coverage=coverage(annotations),
         graph=graph,
         annotators=annotator_agreement(annotations),
+        retest=retest_agreement(annotations),
     )
