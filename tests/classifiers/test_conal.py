@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from crowdprism.classifiers import CoNAL
 from crowdprism.classifiers.conal import CommonNoiseHead
 from crowdprism.classifiers.crowdlayer import CrowdLayerHead
+from crowdprism.training import FlatAnnotations
 
 
 def head(strength: float = 1e-5, scale: float = 2.0) -> CommonNoiseHead:
@@ -64,6 +67,23 @@ def test_one_step_per_epoch_takes_one_step_per_epoch(crowd: Any) -> None:
             made.after_step = lambda batch: steps.append(len(batch.index))
             return made
 
-    model = Counting(epochs=3, batch_size=20, one_step_per_epoch=True, input_noise=0.0, temperature=1.0)
-    model.fit(crowd.features, crowd.annotations)
+    Counting(epochs=3, batch_size=20, one_step_per_epoch=True, input_noise=0.0, temperature=1.0).fit(
+        crowd.features, crowd.annotations
+    )
     assert steps == [20, 20, 20]
+
+
+def test_the_mean_gate_of_an_annotator_counts_weights_and_ignores_annotations_of_weight_zero(crowd: Any) -> None:
+    weighted, repeated, ignored = head(), head(), head()
+    a = crowd.annotations
+    twice = a.concat(a.select(a.label == 0))
+    heavy = replace(a, weight=np.where(a.label == 0, 2, 1).astype(np.float32))
+    for one, crowd_of in (
+        (weighted, heavy),
+        (repeated, twice),
+        (ignored, replace(a, weight=np.zeros_like(heavy.weight))),
+    ):
+        batch = FlatAnnotations.of(crowd_of).batch(np.arange(a.n_items), torch.from_numpy(crowd.features))
+        one.loss(crowd.log_class_probs(), batch)
+    assert torch.allclose(weighted.mean_gate, repeated.mean_gate, atol=1e-6)
+    assert torch.equal(ignored.mean_gate, torch.full((5,), 0.5))

@@ -71,10 +71,12 @@ class CommonNoiseHead(CrowdHead):
     @torch.no_grad()
     def _remember(self, gate: Tensor, batch: Batch) -> None:
         """Keep a running mean of each annotator's gate, for `confusions`."""
-        sums = gate.new_zeros(len(batch.touched)).index_add_(0, batch.place, gate)
-        counts = gate.new_zeros(len(batch.touched)).index_add_(0, batch.place, torch.ones_like(gate))
+        weight = torch.ones_like(gate) if batch.weight is None else batch.weight
+        sums = gate.new_zeros(len(batch.touched)).index_add_(0, batch.place, gate * weight)
+        totals = gate.new_zeros(len(batch.touched)).index_add_(0, batch.place, weight)
         old = self.mean_gate.index_select(0, batch.touched)
-        self.mean_gate.index_copy_(0, batch.touched, torch.lerp(sums / counts, old, GATE_MEMORY))
+        means = torch.where(totals > 0, sums / totals, old)
+        self.mean_gate.index_copy_(0, batch.touched, torch.lerp(means, old, GATE_MEMORY))
 
     def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         """-strength Σ_m ||W_m - W||: individual noise is pushed away from the common one."""
