@@ -16,7 +16,7 @@ from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray
 from crowdprism.errors import CrowdprismWarning, NotFittedError, UnsuitableDataError
-from crowdprism.parameters import FLAG, Allowed, Parameterized
+from crowdprism.parameters import FLAG, Allowed, Parameterized, Real, Whole
 from crowdprism.results import FitResult, confusion
 
 PIECE = 2**18  # annotations counted at once
@@ -42,7 +42,13 @@ class Aggregator(Parameterized, ABC):
     """
 
     name: ClassVar[str]
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"use_gold": FLAG}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {  # of names that several methods have
+        "use_gold": FLAG,
+        "max_iter": Whole(1),
+        "iterations": Whole(1),
+        "n_restarts": Whole(1),
+        "tolerance": Real(0),
+    }
     use_gold: bool = field(default=True, kw_only=True)
     _result: FitResult | None = field(default=None, init=False)
 

@@ -111,8 +111,6 @@ class BayesianConfusions(Aggregator):
     subtype_prior_count = 0.1
     random_state = 0
     _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "max_iter": Whole(1),
-        "tolerance": Real(0),
         "right_prior": Real(0, above=True),
         "wrong_prior": (Real(0, above=True), None),
         "class_prior_count": (Real(0, above=True), None),
@@ -276,7 +274,6 @@ class EBCC(BayesianConfusions):
     name: ClassVar[str] = "ebcc"
     _allowed: ClassVar[Mapping[str, Allowed]] = {
         "n_subtypes": Whole(1),
-        "n_restarts": Whole(1),
         "subtype_prior_count": Real(0, above=True),
     }
     n_subtypes: int = 10

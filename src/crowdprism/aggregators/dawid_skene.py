@@ -39,7 +39,7 @@ from crowdprism.aggregators.majority_vote import decide
 from crowdprism.aggregators.skill_prior import STRENGTH, SkillModel, SkillPrior
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.parameters import Allowed, OneOf, Real, Whole
+from crowdprism.parameters import Allowed, OneOf, Real
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit, normalize_rows
 
@@ -99,8 +99,6 @@ class DawidSkene(IncrementalAggregator):
 
     name: ClassVar[str] = "dawid-skene"
     _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "max_iter": Whole(1),
-        "tolerance": Real(0),
         "prior": OneOf("auto", "own-skill", "crowd"),
         "prior_strength": (Real(0), None),
         "e_step": OneOf("soft", "hard", "hybrid"),

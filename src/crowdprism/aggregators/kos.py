@@ -14,7 +14,7 @@ from crowdprism.aggregators.majority_vote import confusions_against, vote_shares
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import bipartite_components
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.parameters import Allowed, OneOf, Whole
+from crowdprism.parameters import Allowed, OneOf
 from crowdprism.progress import Bar, progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import normalize_rows
@@ -139,7 +139,6 @@ class KOS(Aggregator):
 
     name: ClassVar[str] = "kos"
     _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "iterations": Whole(1),
         "decoding": OneOf("nominal", "ordinal"),
         "start": OneOf("ones", "normal"),
     }
@@ -155,7 +154,9 @@ class KOS(Aggregator):
         edges = edges_of(annotations)
         problems = two_class_problems(annotations, self.decoding)
         with progress("KOS", total=self.iterations * len(problems)) as bar:
-            solved = [self._solve(signs, edges, place, bar) for place, signs in enumerate(problems)]
+            starts = [self._first_messages(len(edges.item), place) for place in range(len(problems))]
+            limits: dict[str, Any] = {"iterations": self.iterations, "bar": bar}
+            solved = [pass_messages(s, edges, m, **limits) for s, m in zip(problems, starts, strict=True)]
         messages = np.stack(solved, axis=1)  # (annotation, problem)
         require_cycles(annotations, messages)
         scores = np.stack([item_scores(s, edges, m) for s, m in zip(problems, solved, strict=True)], axis=1)
@@ -164,11 +165,10 @@ class KOS(Aggregator):
         result = self._decided(annotations, scores, messages.mean(axis=1), reached)
         return replace(result, labels_per_annotator=n_given)
 
-    def _solve(self, signs: NDArray[Any], edges: Edges, place: int, bar: Bar) -> NDArray[np.float64]:
-        messages = np.ones(len(signs))
-        if self.start == "normal":
-            messages = stream(self.random_state, "kos messages", place).normal(1.0, 1.0, len(signs))
-        return pass_messages(signs, edges, messages, iterations=self.iterations, bar=bar)
+    def _first_messages(self, n_edges: int, place: int) -> NDArray[np.float64]:
+        if self.start == "ones":
+            return np.ones(n_edges)
+        return stream(self.random_state, "kos messages", place).normal(1.0, 1.0, n_edges)
 
     def _decided(
         self, annotations: Annotations, scores: NDArray[Any], messages: NDArray[Any], reached: NDArray[np.bool_]

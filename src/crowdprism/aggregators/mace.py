@@ -13,7 +13,7 @@ from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import FloatArray, climb_from_each
 from crowdprism.aggregators.evidence import vote_pass
 from crowdprism.annotations import Annotations
-from crowdprism.parameters import Allowed, OneOf, Real, Whole
+from crowdprism.parameters import Allowed, OneOf, Real
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit
 from crowdprism.seeding import stream
@@ -152,9 +152,6 @@ class MACE(Aggregator):
     name: ClassVar[str] = "mace"
     _allowed: ClassVar[Mapping[str, Allowed]] = {
         "inference": OneOf("vb", "em"),
-        "n_restarts": Whole(1),
-        "max_iter": Whole(1),
-        "tolerance": Real(0),
         "knowing_prior": Real(0, above=True),
         "guessing_prior": Real(0, above=True),
         "habit_prior": Real(0, above=True),

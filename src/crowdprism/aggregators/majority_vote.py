@@ -13,7 +13,7 @@ from crowdprism.aggregators.base import NO_ROOM, IncrementalAggregator, with_gol
 from crowdprism.aggregators.copies import Dependence, count_once
 from crowdprism.aggregators.out_of_core import OutOfCore
 from crowdprism.annotations import Annotations
-from crowdprism.parameters import Allowed, OneOf, Real, Whole
+from crowdprism.parameters import Allowed, OneOf
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusion_counts, confusions_fit, normalize_rows
@@ -157,8 +157,6 @@ class WeightedVote(IncrementalAggregator):
 
     name: ClassVar[str] = "weighted-vote"
     _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "iterations": Whole(1),
-        "tolerance": Real(0),
         "ties": OneOf("split", "lowest"),
     }
 

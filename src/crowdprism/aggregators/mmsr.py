@@ -15,7 +15,7 @@ from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import co_label_entries
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Allowed, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit
@@ -127,7 +127,7 @@ class MMSR(Aggregator):
     """
 
     name: ClassVar[str] = "mmsr"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"trim": (Whole(0), None), "iterations": Whole(1), "tolerance": Real(0)}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"trim": (Whole(0), None)}
 
     trim: int | None = None
     iterations: int = 10_000

@@ -25,7 +25,7 @@ from crowdprism.aggregators.moments import (
 )
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Allowed, Real
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
@@ -224,7 +224,6 @@ class MultiSPAKL(ProjectionAggregator):
     """
 
     name: ClassVar[str] = "multispa-kl"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"iterations": Whole(1), "tolerance": Real(0)}
     iterations: int = 1000
     tolerance: float = 1e-7
     least_shared: int = 10

@@ -23,7 +23,7 @@ from crowdprism.aggregators.em import (
 from crowdprism.aggregators.evidence import vote_pass
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Allowed, Real
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit
 
@@ -85,7 +85,7 @@ class CoinAggregator(IncrementalAggregator):
     tolerance: float
     prior_strength: float
     class_prior: Any
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"max_iter": Whole(1), "tolerance": Real(0), "prior_strength": Real(0)}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"prior_strength": Real(0)}
 
     def _initial(self) -> Any:
         """Where EM starts: an accuracy, one for each annotator, or None for majority vote."""

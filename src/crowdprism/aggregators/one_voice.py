@@ -157,35 +157,27 @@ def label_shares(annotations: Annotations, voices: Sequence[Sequence[Any]]) -> F
 
 def given_groups(groups: Any, annotations: Annotations) -> list[Group]:
     """Groups that the user named, as codes; unknown names, names in two groups and groups of one are errors."""
-    wrong = InvalidParameterError(
-        f'dependence must be "auto", None or groups of annotator names, not {groups!r}.', parameter="dependence"
-    )
-    if isinstance(groups, str) or not isinstance(groups, Sequence):
-        raise wrong
+
+    def require(condition: object, breach: str) -> None:
+        if not condition:
+            raise InvalidParameterError(breach, parameter="dependence")
+
+    def is_list(part: object) -> bool:
+        return isinstance(part, Sequence) and not isinstance(part, str)
+
+    listed = is_list(groups) and all(is_list(names) for names in groups)
+    require(listed, f'dependence must be "auto", None or groups of annotator names, not {groups!r}.')
     found: list[Group] = []
     seen: set[int] = set()
     for names in groups:
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise wrong
         place = positions(annotations.annotators, list(names))
         unknown = [name for name, at in zip(names, place, strict=True) if at < 0]
-        if unknown:
-            raise InvalidParameterError(
-                f"{len(unknown)} names given as one voice are not annotators: {some(unknown)}. "
-                f"Annotators are {some(annotations.annotators.tolist())}.",
-                parameter="dependence",
-            )
+        wrong = f"{len(unknown)} names given as one voice are not annotators: {some(unknown)}. "
+        require(not unknown, f"{wrong}Annotators are {some(annotations.annotators.tolist())}.")
         members = np.unique(place)
         twice = annotations.annotators[[at for at in members if at in seen]].tolist()
-        if twice:
-            raise InvalidParameterError(
-                f"{len(twice)} annotators are given in two voices: {some(twice)}. Join the groups.",
-                parameter="dependence",
-            )
-        if len(members) < 2:
-            raise InvalidParameterError(
-                f"A voice needs two annotators or more, not {list(names)!r}.", parameter="dependence"
-            )
+        require(not twice, f"{len(twice)} annotators are given in two voices: {some(twice)}. Join the groups.")
+        require(len(members) > 1, f"A voice needs two annotators or more, not {list(names)!r}.")
         seen.update(members.tolist())
         found.append(members.astype(np.int64))
     return found

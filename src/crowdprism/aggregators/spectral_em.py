@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,24 +67,22 @@ def view_confusion(
     second = carry_a @ moments.pairs[a, b] @ carry_b.T
     values, vectors = np.linalg.eigh((second + second.T) / 2)
     values = np.abs(values)
-    require_rank(values)
+    shown = int((values > LEAST_SINGULAR * values.max(initial=0.0)).sum())
+    if shown < len(values):
+        raise UnsuitableDataError(
+            f"SpectralEM: the groups' responses tell only {shown} of {len(values)} classes apart (a class that "
+            "nobody uses, or too few items with labels of all three groups). Use dawid-skene, or drop the class."
+        )
     whiten = vectors / np.sqrt(values)
     color = vectors * np.sqrt(values)
     triple = np.moveaxis(moments.triple, (a, b, view), (0, 1, 2))
     third = np.einsum("xyz,xi->iyz", triple, carry_a.T @ whiten)
     third = np.einsum("iyz,yj->ijz", third, carry_b.T @ whiten)
     third = np.einsum("ijz,zk->ijk", third, whiten)
-    eigenvalues, eigenvectors = tensor_eigenvectors(
-        symmetric_part(third), restarts=restarts, iterations=iterations, rng=rng
-    )
+    symmetric = np.asarray(sum(np.transpose(third, order) for order in permutations(range(3))) / 6)
+    eigenvalues, eigenvectors = tensor_eigenvectors(symmetric, restarts=restarts, iterations=iterations, rng=rng)
     rows = eigenvalues[:, None] * (eigenvectors @ color.T)
     return rows, 1 / np.square(eigenvalues)
-
-
-def symmetric_part(tensor: NDArray[Any]) -> NDArray[np.float64]:
-    """Mean of a third-order tensor over the orders of its axes."""
-    orders = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
-    return np.asarray(sum(np.transpose(tensor, order) for order in orders) / len(orders))
 
 
 def tensor_eigenvectors(
@@ -125,17 +124,6 @@ def power_iterations(tensor: NDArray[Any], points: NDArray[Any], iterations: int
 def applied_twice(tensor: NDArray[Any], points: NDArray[Any]) -> NDArray[np.float64]:
     """tensor(., point, point) for each row of `points`: (n_points, dimension)."""
     return np.asarray(((points @ tensor) * points).sum(axis=2).T)  # points @ tensor: (first axis, point, third axis)
-
-
-def require_rank(values: NDArray[Any]) -> None:
-    """Refuse a second moment in which fewer classes show than there are."""
-    largest = values.max(initial=0.0)
-    shown = int((values > LEAST_SINGULAR * largest).sum()) if largest > 0 else 0
-    if shown < len(values):
-        raise UnsuitableDataError(
-            f"SpectralEM: the groups' responses tell only {shown} of {len(values)} classes apart (a class that "
-            "nobody uses, or too few items with labels of all three groups). Use dawid-skene, or drop the class."
-        )
 
 
 def three_groups(annotations: Annotations) -> NDArray[np.int64]:

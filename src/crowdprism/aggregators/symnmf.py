@@ -169,8 +169,6 @@ class SymNMF(MomentAggregator):
     name: ClassVar[str] = "symnmf"
     _allowed: ClassVar[Mapping[str, Allowed]] = {
         "least_shared": Real(0),
-        "iterations": Whole(1),
-        "tolerance": Real(0),
         "shrinkage": Real(0),
         "rotations": Whole(0),
     }
