@@ -12,8 +12,13 @@ from crowdprism.classifiers import DoctorNet, TwoStage, load_classifier
 from crowdprism.classifiers.doctornet import DoctorHead, DoctorNetwork
 from crowdprism.errors import InvalidParameterError
 
-PLAIN: dict[str, Any] = {"input_noise": 0.0, "temperature": 1.0}  # nothing is held out
-SMALL: dict[str, Any] = {"epochs": 6, "network_options": {"hidden": (16,)}, "learning_rate": 0.01, **PLAIN}
+SMALL: dict[str, Any] = {
+    "epochs": 6,
+    "network_options": {"hidden": (16,)},
+    "learning_rate": 0.01,
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
 
 
 def test_with_one_annotator_it_is_plain_training(lone_annotator: Any) -> None:
@@ -80,3 +85,28 @@ def test_it_has_no_confusions_and_says_why(crowd: Any, tmp_path: Any) -> None:
         model.label_posterior(crowd.features, crowd.annotations)
     loaded = load_classifier(model.save(tmp_path / "run"))
     assert np.array_equal(loaded.predict_proba(crowd.features), model.predict_proba(crowd.features))
+
+
+def test_weights_that_depend_on_the_item_start_equal_and_follow_the_embedding() -> None:
+    trunk = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.ReLU(), torch.nn.Linear(4, 3))
+    network = DoctorNetwork(trunk, 2, 3, by_item=True, squeeze=torch.nn.Linear(4, 2)).eval()
+    with torch.no_grad():
+        network.outputs.values.normal_(generator=torch.Generator().manual_seed(0))
+        features = torch.randn(5, 3, generator=torch.Generator().manual_seed(1))
+        hidden = network.trunk(features)
+        first, second = (torch.softmax(hidden @ own[:, :-1].T + own[:, -1], dim=1) for own in network.outputs.values)
+        assert torch.allclose(network(features).exp(), (first + second) / 2, atol=1e-6)
+        network.sight.values.copy_(torch.tensor([[1.0, 0.5], [0.0, 0.0]]))  # type: ignore[union-attr]
+        weight = (1 + network.squeeze(hidden) @ torch.tensor([1.0, 0.5])).clamp_min(1e-6).unsqueeze(1)
+        assert torch.allclose(network(features).exp(), (weight * first + second) / (weight + 1), atol=1e-6)
+
+
+@pytest.mark.parametrize("bottleneck", [None, 2])
+def test_weights_of_items_are_learned(crowd: Any, bottleneck: int | None) -> None:
+    model = DoctorNet(weighted="item", bottleneck=bottleneck, **SMALL).fit(crowd.features, crowd.annotations)
+    sight = model.predictor_.members[0].network.sight.values
+    assert sight.shape == (5, 16 if bottleneck is None else 2)
+    assert sight.abs().sum() > 0
+    assert model.result_.method == ("doctornet-item" if bottleneck is None else "doctornet-bottleneck")
+    with pytest.raises(InvalidParameterError, match="use weighted='item' with it"):
+        DoctorNet(bottleneck=2).fit(crowd.features, crowd.annotations)

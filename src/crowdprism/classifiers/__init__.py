@@ -21,16 +21,23 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from crowdprism.networks import torch_extra as torch_extra
+
+# isort: split
 from crowdprism.classifiers.aggnet import AggNet, Raykar
 from crowdprism.classifiers.annot_mix import AnnotMix
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.coinnet import COINNet
 from crowdprism.classifiers.conal import CoNAL
+from crowdprism.classifiers.coupled_view import CoupledView
 from crowdprism.classifiers.crowdlayer import CrowdLayer
 from crowdprism.classifiers.doctornet import DoctorNet
+from crowdprism.classifiers.gaussian_process import GaussianProcess
 from crowdprism.classifiers.geocrowdnet import GeoCrowdNet, SpeeLFC
 from crowdprism.classifiers.max_mig import MaxMIG
 from crowdprism.classifiers.mbem import MBEM
+from crowdprism.classifiers.one_noise import TRevision, VolMinNet
+from crowdprism.classifiers.second_network import InstanceConfusions
 from crowdprism.classifiers.tracereg import TraceReg
 from crowdprism.classifiers.two_stage import TwoStage
 from crowdprism.classifiers.unionnet import UnionNet
@@ -51,13 +58,20 @@ CLASSIFIERS: dict[str, tuple[type[CrowdClassifier], Mapping[str, Any]]] = {
     "mbem": (MBEM, {}),
     "doctornet": (DoctorNet, {"weighted": False}),
     "doctornet-weighted": (DoctorNet, {"weighted": True}),
+    "doctornet-item": (DoctorNet, {"weighted": "item"}),
+    "doctornet-bottleneck": (DoctorNet, {"weighted": "item", "bottleneck": 3}),
     "aggnet": (AggNet, {}),
+    "coupled-view": (CoupledView, {}),
     "raykar": (Raykar, {}),
     "two-stage": (TwoStage, {}),
     "nn-mv": (TwoStage, {"aggregator": "majority-vote", "targets": "hard"}),
     "nn-dsem": (TwoStage, {"aggregator": "dawid-skene", "targets": "hard"}),
     "coinnet": (COINNet, {}),
     "annot-mix": (AnnotMix, {}),
+    "instance-confusions": (InstanceConfusions, {}),
+    "gaussian-process": (GaussianProcess, {}),
+    "volminnet": (VolMinNet, {}),
+    "t-revision": (TRevision, {}),
 }
 
 # Other names that papers and libraries use, in lower case with hyphens.
@@ -74,6 +88,9 @@ ALIASES: dict[str, str] = {
     "union-net-a": "unionnet-a",
     "maxmig": "max-mig",
     "wdn": "doctornet-weighted",
+    "iwdn": "doctornet-item",
+    "biwdn": "doctornet-bottleneck",
+    "cvl": "coupled-view",
     "learning-from-crowds": "raykar",
     "coin-net": "coinnet",
     "annotmix": "annot-mix",
@@ -107,17 +124,22 @@ __all__ = [
     "CLASSIFIERS",
     "COINNet",
     "CoNAL",
+    "CoupledView",
     "CrowdClassifier",
     "CrowdLayer",
     "DoctorNet",
+    "GaussianProcess",
     "GeoCrowdNet",
+    "InstanceConfusions",
     "MBEM",
     "MaxMIG",
     "Raykar",
     "SpeeLFC",
+    "TRevision",
     "TraceReg",
     "TwoStage",
     "UnionNet",
+    "VolMinNet",
     "load_classifier",
     "make_classifier",
 ]

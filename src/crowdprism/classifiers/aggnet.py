@@ -77,7 +77,7 @@ class AggNet(CrowdClassifier):
     smoothing: float = 1.0
     smallest: float = 1e-3
 
-    def _make_head(self, problem: Problem) -> ExpectationHead:
+    def _make_head(self, problem: Problem) -> TargetHead:
         votes, used = vote_targets(problem)
         flat = problem.flat
         item, annotator, label = (torch.from_numpy(codes) for codes in (flat.item, flat.annotator, flat.label))

@@ -6,17 +6,18 @@ Guan, Gulshan, Dai and Hinton, "Who said what: modeling individual labelers impr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
 
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
+from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, RowTable
-from crowdprism.networks.build import last_linear, remove_last_linear
+from crowdprism.networks.build import last_linear, remove_last_linear, seeded
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.parameters import FLAG
+from crowdprism.parameters import FLAG, Whole
 from crowdprism.training import TrainingSettings
 
 SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
@@ -28,9 +29,20 @@ class DoctorNetwork(nn.Module):
     While training, the average is not formed: the head reads `embedding` and works on the annotators that labelled.
     """
 
-    def __init__(self, network: nn.Module, n_annotators: int, n_classes: int) -> None:
+    def __init__(
+        self,
+        network: nn.Module,
+        n_annotators: int,
+        n_classes: int,
+        *,
+        by_item: bool = False,
+        squeeze: nn.Module | None = None,  # from the embedding to what the weights of an item depend on
+    ) -> None:
         super().__init__()
         layer = last_linear(network)[1]
+        self.squeeze = nn.Identity() if squeeze is None else squeeze
+        width = squeeze.out_features if isinstance(squeeze, nn.Linear) else layer.in_features
+        self.sight = RowTable(torch.zeros(n_annotators, width), touched_only=True) if by_item else None
         bias = torch.zeros(n_classes) if layer.bias is None else layer.bias
         # All annotators start as the network's own output: one who labels little stays near it.
         start = torch.cat([layer.weight, bias.unsqueeze(1)], dim=1).detach()  # bias in the last column
@@ -52,14 +64,17 @@ class DoctorNetwork(nn.Module):
 
     def log_average(self, embedding: Tensor) -> Tensor:
         """(batch, n_classes) log of the annotators' weighted average probabilities."""
-        weight = self.counted * (1 + self.influence.values).clamp_min(SMALLEST_WEIGHT)
+        weight = (1 + self.influence.values).expand(len(embedding), -1)
+        if self.sight is not None:
+            weight = weight + self.squeeze(embedding) @ self.sight.values.T
+        weight = self.counted * weight.clamp_min(SMALLEST_WEIGHT)  # (batch, annotator)
         total = embedding.new_zeros(len(embedding), self.n_classes)
         rows = max(1, 2**22 // max(1, len(embedding) * self.n_classes))  # annotators at a time
-        for first in range(0, len(weight), rows):
+        for first in range(0, weight.shape[1], rows):
             outputs = self.outputs.values[first : first + rows]
             logits = torch.einsum("bd,mkd->bmk", embedding, outputs[..., :-1]) + outputs[..., -1]
-            total = total + torch.einsum("m,bmk->bk", weight[first : first + rows], torch.softmax(logits, dim=-1))
-        return (total / weight.sum()).clamp_min(torch.finfo(total.dtype).tiny).log()
+            total = total + torch.einsum("bm,bmk->bk", weight[:, first : first + rows], torch.softmax(logits, dim=-1))
+        return (total / weight.sum(dim=1, keepdim=True)).clamp_min(torch.finfo(total.dtype).tiny).log()
 
 
 class DoctorHead(CrowdHead):
@@ -68,9 +83,12 @@ class DoctorHead(CrowdHead):
     The weights' term sees the outputs as constants, so that the paper's second stage goes along with the first.
     """
 
+    needs_only_outputs = False
+
     def __init__(self, network: DoctorNetwork, *, weighted: bool) -> None:
         super().__init__()
         self.outputs, self.influence, self.weighted = network.outputs, network.influence, weighted
+        self.sight = network.sight
         self._network = [network]  # in a list: the network's parameters are not the head's
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
@@ -81,7 +99,7 @@ class DoctorHead(CrowdHead):
         log_probs = torch.log_softmax(logits + rows[..., -1], dim=1)
         loss = label_cross_entropy(log_probs, batch.label, batch.weight)
         if self.weighted and len(batch.label):
-            loss = loss + self._weighting_loss(log_probs.detach().exp(), batch, len(embedding))
+            loss = loss + self._weighting_loss(log_probs.detach().exp(), batch, embedding.detach())
         return loss
 
     def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
@@ -90,9 +108,13 @@ class DoctorHead(CrowdHead):
         assert embedding is not None
         return super().known_loss(self._network[0].log_average(embedding), batch)
 
-    def _weighting_loss(self, probs: Tensor, batch: Batch, n_rows: int) -> Tensor:
+    def _weighting_loss(self, probs: Tensor, batch: Batch, embedding: Tensor) -> Tensor:
         """-Σ log of the weighted average of the item's annotators at each label that the item got."""
-        weight = (1 + self.influence.rows(batch)).clamp_min(SMALLEST_WEIGHT).index_select(0, batch.place)
+        n_rows, weight = len(embedding), 1 + self.influence.rows(batch).index_select(0, batch.place)
+        if self.sight is not None:
+            seen = self._network[0].squeeze(embedding).index_select(0, batch.item)
+            weight = weight + (seen * self.sight.rows(batch).index_select(0, batch.place)).sum(dim=1)
+        weight = weight.clamp_min(SMALLEST_WEIGHT)
         total = probs.new_zeros(n_rows).index_add(0, batch.item, weight)
         mixed = probs.new_zeros(n_rows, probs.shape[1]).index_add(0, batch.item, weight.unsqueeze(1) * probs)
         average = mixed.index_select(0, batch.item) / total.index_select(0, batch.item).unsqueeze(1)
@@ -107,7 +129,9 @@ class DoctorNet(CrowdClassifier):
     ----------
     weighted
         Learn a weight per annotator such that the weighted average of an item's annotators fits the item's labels
-        (the paper's WDN); False averages all alike (DN).
+        (the paper's WDN); `"item"` lets the weights depend on the item (IWDN); False averages all alike (DN).
+    bottleneck
+        Width of a linear layer between the embedding and the item's weights (BIWDN); None for no such layer.
     **training
         Parameters of `CrowdClassifier`. The comparison of Ibrahim et al.: Adam at 1e-3, weights at 0.03.
 
@@ -117,16 +141,26 @@ class DoctorNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "doctornet"
-    _allowed: ClassVar = {"weighted": FLAG}
+    _allowed: ClassVar = {"weighted": (FLAG, "item"), "bottleneck": (Whole(1), None)}
     rate_ratio: ClassVar[float] = 1.0  # annotators' outputs are layers of the network, and learn as it does
     no_confusions: ClassVar[str] = (
         " It models what each annotator says of an item, not how that depends on the truth; geocrowdnet does."
     )
 
-    weighted: bool = False
+    weighted: bool | Literal["item"] = False
+    bottleneck: int | None = None
 
     def _method_name(self, problem: Problem) -> str:
-        return "doctornet-weighted" if self.weighted else self.name
+        if self.weighted == "item":
+            return f"{self.name}-item" if self.bottleneck is None else f"{self.name}-bottleneck"
+        return f"{self.name}-weighted" if self.weighted else self.name
+
+    def _check_parameters(self, problem: Problem) -> None:
+        if self.bottleneck is not None and self.weighted != "item":
+            raise InvalidParameterError(
+                "A bottleneck narrows what the weights of an item depend on: use weighted='item' with it.",
+                parameter="bottleneck",
+            )
 
     def _settings(self, problem: Problem) -> TrainingSettings:
         settings = super()._settings(problem)
@@ -135,9 +169,12 @@ class DoctorNet(CrowdClassifier):
     def _extend_network(
         self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
     ) -> nn.Module:
-        return DoctorNetwork(network, n_annotators, n_classes)
+        width, squeeze = last_linear(network)[1].in_features, None
+        if self.bottleneck is not None:
+            squeeze = seeded(lambda: nn.Linear(width, int(self.bottleneck or 1)), generator)
+        return DoctorNetwork(network, n_annotators, n_classes, by_item=self.weighted == "item", squeeze=squeeze)
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
         assert isinstance(network, DoctorNetwork)
         network.counted.copy_(torch.from_numpy(problem.annotations.labels_per_annotator > 0))
-        return DoctorHead(network, weighted=self.weighted)
+        return DoctorHead(network, weighted=bool(self.weighted))
