@@ -23,7 +23,7 @@ from crowdprism.results.confusion import true_confusions
 from crowdprism.seeding import stream
 from crowdprism.simulate import build_family, build_pattern, machine_annotations, simulate_annotations
 
-CACHE_VERSION = 2  # raise when crowds are made in another way, so that old files are not used
+CACHE_VERSION = 3  # raise when crowds are made in another way, so that old files are not used
 
 
 @dataclass(frozen=True, eq=False)
