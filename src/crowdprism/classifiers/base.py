@@ -31,6 +31,7 @@ from crowdprism.networks import CrowdHead, build_network
 from crowdprism.parameters import FLAG, PROBABILITY, Allowed, OneOf, Parameterized, Real, Whole
 from crowdprism.seeding import torch_stream
 from crowdprism.training import Augmentation, Callback, TrainingSettings
+from crowdprism.training.distributed import require_shareable
 
 UNFINISHED = "labels and classifier are as they were after the last complete epoch"
 
@@ -271,6 +272,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         network = self.make_network(plan)
         fitting.require_batches(network, min(problem.batch_size, len(problem.items)))
         head = self._make_head_for(network, problem).to(problem.device)
+        require_shareable(head, self.name)
         return Run(plan, network, head, self._settings(problem), problem)
 
     def keep(self, prepared: Prepared, trained: Sequence[together.Trained], choice: Choice) -> Self:
@@ -375,6 +377,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """Return a torch module from raw features to class probabilities, scaling and all heads included."""
         self._require_fitted()
         return self.predictor_.module()
+
+    export_onnx = storage.export_onnx
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write model and result as a folder (safetensors, JSON), replacing its own; `force` as in `FitResult.save`."""

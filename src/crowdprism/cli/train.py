@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import os
+from contextlib import ExitStack, redirect_stderr
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,16 +66,23 @@ def train(
 ) -> None:
     """Train a classifier on features and annotations, without any true labels.
 
-    Example: `crowdprism train export.json --features photos/ -o run/`
+    Example: `crowdprism train export.json --features photos/ -o run/`; in four processes: `torchrun --nproc-per-node 4
+    -m crowdprism train ...`
     """
     if not features.given:
         raise InvalidParameterError(f"{NO_FEATURES} {' '.join(map(str, files))}")
     place = checkpoint or (None if output is None else Path(f"{output}.checkpoint"))
     inputs = [*files, features.features, reading.gold_file]
-    with run_folder.run_target(output, kind="classifier", force=force, inputs=inputs) as fresh:
-        if resume:
+    with ExitStack() as on_exit:
+        helps = joined(device.device, on_exit)
+        fresh = on_exit.enter_context(
+            run_folder.run_target(None if helps else output, kind="classifier", force=force, inputs=inputs)
+        )
+        if restarted() and place is not None:
+            resume = has_states(place)
+        elif resume:
             require_resumable(output, place)
-        elif place is not None and place.is_dir():
+        elif place is not None and place.is_dir() and not helps:
             remove_states(place)
         annotations, account = reading.read_with_report(files)
         found, annotations = features.load(annotations, files, account)
@@ -85,14 +95,39 @@ def train(
         values = found.features.values
         remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
         model.fit(values, annotations)
-        parts: dict[str, Any] = {"classifier": model, "recipe": found.recipe, "files": files, "reading": account}
-        run = Run(model.result_, annotations, with_report=report, **parts)
+        if helps:
+            return
+        run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
         written = Written() if fresh is None else run_folder.write_run(fresh, run)
     if place is not None and checkpoint is None and not model.interrupted_:
         remove_states(place)
     deliver(run, output, written, as_json=json)
     if model.interrupted_:
         exit_with_way_on(output, place)
+
+
+def joined(device: str, on_exit: ExitStack) -> bool:
+    """Join the processes that `torchrun` started; True for those that help the first and print and write nothing."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        return False
+    from crowdprism.training.distributed import process_group
+
+    processes = on_exit.enter_context(process_group(device))
+    if processes.rank:
+        on_exit.enter_context(redirect_stderr(io.StringIO()))
+    return processes.rank > 0
+
+
+def restarted() -> bool:
+    """Whether `torchrun` has started this process again, after another was lost."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
+
+
+def has_states(place: Path) -> bool:
+    """Whether there is a state to go on from."""
+    from crowdprism.training.checkpoint import has_checkpoint
+
+    return has_checkpoint(place)
 
 
 def remove_states(place: Path) -> None:

@@ -25,6 +25,7 @@ class Dropout(nn.Module):
         super().__init__()
         self.share = share
         self.generator: torch.Generator | None = None
+        self.share_of: tuple[int, int] | None = None  # first row and number of all, where processes share a batch
 
     def forward(self, inputs: Tensor) -> Tensor:
         """(any shape) -> the same shape."""
@@ -32,10 +33,10 @@ class Dropout(nn.Module):
             return inputs
         # Four 16-bit draws from each random integer: a third of the time of uniform floats, and dropout is among the
         # dearest parts of a small network's step. The share is rounded to 1/65536.
-        words = torch.randint(
-            -(2**63), 2**63 - 1, (-(-inputs.numel() // 4),), generator=self.generator, device=inputs.device
-        )
-        draws = words.view(torch.int16)[: inputs.numel()].view(inputs.shape)
+        first, n_rows = (0, len(inputs)) if self.share_of is None else self.share_of
+        n_draws = n_rows * inputs.shape[1:].numel()
+        words = torch.randint(-(2**63), 2**63 - 1, (-(-n_draws // 4),), generator=self.generator, device=inputs.device)
+        draws = words.view(torch.int16)[:n_draws].view(n_rows, *inputs.shape[1:])[first : first + len(inputs)]
         kept = draws >= round(self.share * 2**16) - 2**15
         return inputs * kept * (1.0 / (1.0 - self.share))
 

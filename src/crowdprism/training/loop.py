@@ -34,6 +34,7 @@ from crowdprism.training.checkpoint import (
     optimizer_tensors,
     without_prefix,
 )
+from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
 from crowdprism.training.items import Items
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
 from crowdprism.training.settings import (
@@ -81,6 +82,8 @@ def predict_log_probs(network: nn.Module, items: Items, batch_size: int = EVALUA
 class Trainer:
     """Trains a network with a crowd head on items and their annotations."""
 
+    in_every_process = False  # whether processes do not share the work, but each does all of it
+
     def __init__(
         self,
         network: nn.Module,
@@ -101,6 +104,8 @@ class Trainer:
         self.items, self.annotations = items, annotations
         self.validate, self.callbacks, self.checkpoints = validate, callbacks, checkpoints
         self.outcome = TrainingOutcome()
+        self.processes = Processes() if self.in_every_process else processes_here()
+        require_share(len(items), settings.batch_size, self.processes)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(network) if settings.compile else network
         self._best: dict[str, Tensor] = {}
         self._bar_note = ""  # loss parts and validation figure of the last epoch
@@ -148,6 +153,7 @@ class Trainer:
 
         Torch uses as many threads as the work of a step is worth (`choose_threads`) until the run is over.
         """
+        same_everywhere(f"{self.annotations.checksum()} {self.items.checksum()}", self.processes)
         self._resume()
         total = self.settings.epochs * self._n_batches
         name = "training" if not self.settings.member else f"training {self.settings.member + 1}"
@@ -183,8 +189,9 @@ class Trainer:
         self._note(epoch, parts, validation)
         stop = self._tell(epoch, parts, validation)
         self.outcome.finished = stop or self.outcome.epochs_done >= self.settings.epochs or self._out_of_patience()
-        if self.checkpoints is not None:
+        if self.checkpoints is not None and self.processes.rank == 0:
             self.checkpoints.save(self.outcome.epochs_done, self._state())
+        self.processes.wait()
 
     def _finish(self) -> None:
         set_generator(self.network, None)
@@ -238,9 +245,10 @@ class Trainer:
         """Take one optimiser step; return the mean data loss and each penalty."""
         s = self.settings
         step, total = self._progress(epoch, place)
-        with self._stream(lent), self._autocast():
-            outputs = self._forward(batch.features)
-        log_probs = torch.log_softmax(outputs.float(), dim=-1)
+        shared = shared_layers(self.network, self.processes, len(batch.features))
+        with self._stream(lent), self._autocast(), shared:
+            outputs = self.processes.forward(self._forward, batch.features)
+        log_probs = torch.log_softmax(outputs if outputs.dtype == torch.float64 else outputs.float(), dim=-1)
         loss = self.head.loss(log_probs, batch) / self.head.count(batch)
         parts = {"data": loss.detach()}
         if batch.gold is not None:  # a known class weighs as much as all annotations of an average item
@@ -258,6 +266,7 @@ class Trainer:
             parameter.grad = None  # what zero_grad does, without its hooks for profilers
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
+            self.processes.sum_gradients(list(self.network.parameters()))
         self._update(schedule_at(s.schedule, step, total), hold=step < s.hold_annotators * total)
         self.head.after_step(batch)
         self.head.forget()
