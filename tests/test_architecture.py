@@ -21,7 +21,7 @@ LEVELS = [
     {"annotations"},
     {"formats", "results"},
     {"networks", "aggregators", "diagnostics", "simulate"},
-    {"scoring", "calibration"},
+    {"calibration", "shards", "scoring"},
     {"training"},
     {"classifiers"},
     {"datasets"},
@@ -44,6 +44,7 @@ MAY_IMPORT_TORCH = {
 UPWARD_ON_PURPOSE = {
     ("crowdprism.results.fit_result", "crowdprism.report"),
     ("crowdprism.results.fit_result", "crowdprism.calibration.account"),
+    ("crowdprism.annotations.frames", "crowdprism.shards"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 ROOT_MODULES_AT_MOST = 8

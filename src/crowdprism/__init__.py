@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from crowdprism.progress import set_progress as set_progress
     from crowdprism.results.fit_result import FitResult as FitResult
     from crowdprism.scoring import rank as rank
+    from crowdprism.shards import Shards as Shards
+    from crowdprism.shards import aggregate_shards as aggregate_shards
+    from crowdprism.shards import shard_files as shard_files
 
 __version__ = "0.1.0"
 
@@ -39,6 +42,9 @@ _HOME = {
     "make_classifier": "classifiers",
     "rank": "scoring",
     "read_annotations": "formats",
+    "Shards": "shards",
+    "aggregate_shards": "shards",
+    "shard_files": "shards",
     "set_progress": "progress",
 }
 

@@ -73,12 +73,16 @@ def test_an_executor_that_is_killed_changes_no_bit(
 
     def parent(batches: Iterator[Any]) -> Iterator[Any]:
         for _ in batches:
-            with open(f"/proc/{os.getppid()}/status") as file:  # the worker's parent is a daemon, whose parent is the JVM
+            with open(
+                f"/proc/{os.getppid()}/status"
+            ) as file:  # the worker's parent is a daemon, whose parent is the JVM
                 above = next(line.split()[1] for line in file if line.startswith("PPid:"))
             yield pyarrow.RecordBatch.from_pydict({"pid": [int(above)]})
 
     executors = {row["pid"] for row in cluster.range(0, 4, 1, 4).mapInArrow(parent, "pid long").collect()}
-    executors = {pid for pid in executors if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+    executors = {
+        pid for pid in executors if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    }
     assert executors
     keep = running.DiskJournal.keep
     victims = [executors.pop()]

@@ -215,10 +215,7 @@ class Annotations:
         """`(n_items,)`: to scikit-learn, annotations are a target with one entry per item."""
         return (self.n_items,)
 
-    @property
-    def ndim(self) -> int:
-        """1, as `shape`."""
-        return 1
+    ndim = 1  # as `shape`
 
     def __len__(self) -> int:
         return self.n_items
@@ -356,9 +353,8 @@ class Annotations:
 
         Examples
         --------
-        >>> Annotations.from_dense([[0, -1], [1, 1]]).to_dense()
-        array([[ 0, -1],
-               [ 1,  1]], dtype=int16)
+        >>> Annotations.from_dense([[0, -1], [1, 1]]).to_dense().tolist()
+        [[0, -1], [1, 1]]
         """
         return frames.dense_table(self, missing)
 
@@ -375,6 +371,10 @@ class Annotations:
         ['item', 'annotator', 'label']
         """
         return frames.long_frame(self, kind or self.frame_kind)
+
+    def to_shards(self, folder: Any, *, force: bool = False) -> Any:
+        """Write a store, from which methods work out of core, and return it; gold and times are not kept."""
+        return frames.store_of(self, folder, force=force)
 
     def summary(self) -> AnnotationSummary:
         """Count what is there: sizes, labels per item and annotator, class shares, repeats, gold."""

@@ -164,7 +164,7 @@ def frame_of_columns(columns: Mapping[str, Any], kind: str) -> Any:
 def hugging_face_dataset(columns: Mapping[str, Any]) -> Any:
     """A `datasets.Dataset` with these columns."""
     try:
-        from datasets import Dataset  # type: ignore[import-not-found, unused-ignore]
+        from datasets import Dataset
     except ModuleNotFoundError as error:
         raise MissingDependencyError("datasets is not installed: pip install datasets.") from error
     return Dataset.from_dict({name: list(values) for name, values in columns.items()})
@@ -210,3 +210,10 @@ def csr_table(annotations: Annotations) -> Any:
     a = annotations if last.all() else annotations.select(last)
     parts = (a.label.copy(), a.annotator.copy(), a.item_start.copy())  # scipy may sort in place
     return csr_array(parts, shape=(a.n_items, a.n_annotators))
+
+
+def store_of(annotations: Annotations, folder: Any, *, force: bool) -> Any:
+    """Do the work of `Annotations.to_shards`."""
+    from crowdprism.shards import write_annotations  # upward on purpose: users expect annotations.to_shards(folder)
+
+    return write_annotations(annotations, folder, force=force)

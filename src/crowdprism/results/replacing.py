@@ -15,7 +15,7 @@ from pathlib import Path
 
 from crowdprism.errors import InvalidParameterError, ResultFormatError, some
 from crowdprism.files import locked, new_token
-from crowdprism.results.manifest import MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
+from crowdprism.results.manifest import LABELS, MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
 
 LOCK = ".crowdprism.lock"
 DIAGNOSIS_FILES = ("findings.csv", "items.csv")
@@ -60,7 +60,7 @@ def replacing_run(
         staging.mkdir()
         on_exit.callback(remove_staging, target, staging)
         yield staging
-        require_no_foreign(target, old, os.listdir(staging))
+        require_no_foreign(target, old, files_in(staging))
         settle(target, commit(target, staging, old=old, kind=kind, keep=keep))
 
 
@@ -199,7 +199,9 @@ def require_replaceable(target: Path, manifest: Manifest, *, kind: str, force: b
 
 def require_no_foreign(target: Path, known: Mapping[str, FileEntry], names: Iterable[str]) -> None:
     """Refuse if a file or folder that is not of the run has one of these names."""
-    assert set(names) <= set(RUN_FILES), f"{set(names) - set(RUN_FILES)} belong in RUN_FILES"
+    names = list(names)
+    unknown = {name for name in names if not name.startswith(f"{LABELS}/")} - set(RUN_FILES)
+    assert not unknown, f"{unknown} belong in RUN_FILES"
     foreign = [
         name
         for name in names
@@ -217,7 +219,7 @@ def commit(target: Path, staging: Path, *, old: Mapping[str, FileEntry], kind: s
     from crowdprism import __version__
 
     written = {}
-    for name in sorted(os.listdir(staging)):
+    for name in files_in(staging):
         to_disk(staging / name)
         entry = entry_of(staging / name)
         assert entry is not None
@@ -231,6 +233,11 @@ def commit(target: Path, staging: Path, *, old: Mapping[str, FileEntry], kind: s
     return manifest
 
 
+def files_in(folder: Path) -> list[str]:
+    """Names of the files of a run, those of its folder of labels included."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
+
+
 def to_disk(path: Path) -> None:
     """Make sure that the bytes of a file are on disk before a rename makes them count."""
     with open(path, "rb") as file:
@@ -242,6 +249,8 @@ def settle(target: Path, manifest: Manifest) -> None:
     staging = target / manifest.staging
     if staging.is_symlink():
         raise InvalidParameterError(f"{staging} is a link, which crowdprism never makes; remove it.")
+    if any(name.startswith(f"{LABELS}/") for name in manifest.files):
+        (target / LABELS).mkdir(exist_ok=True)
     for name in manifest.files:
         try:
             os.replace(staging / name, target / name)
@@ -250,7 +259,8 @@ def settle(target: Path, manifest: Manifest) -> None:
     for name, entry in manifest.obsolete.items():
         if name not in manifest.files and entry_of(target / name) == entry:
             (target / name).unlink()
-    remove_if_empty(staging)
+    for folder in (target / LABELS, staging / LABELS, staging):
+        remove_if_empty(folder)
 
 
 def remove_staging(target: Path, staging: Path) -> None:
