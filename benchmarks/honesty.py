@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,12 +20,13 @@ from unittest.mock import patch
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import expit
 
 import crowdprism as cp
 from crowdprism.calibration import account
 from crowdprism.calibration.outside_view import OutsideView
 from measured import store
-from outside_view import OTHER_METHODS, GoldSet, fit_view, gold_sets, sample_of
+from outside_view import FEWER_SETS, OTHER_METHODS, GoldSet, Sample, classifier_samples, fit_view, gold_sets, sample_of
 
 METHODS = ("dawid-skene", *OTHER_METHODS)
 LEAST_LABELS = 30
@@ -50,8 +52,9 @@ def measure(fitted: Fitted, method: str, view: OutsideView, gold: NDArray[np.int
     """One forecast beside the truth; items whose gold was given are not measured."""
     data, labels = fitted.data, fitted.labels[method]
     with patch.object(account, "outside_view", lambda family: view):
-        found = account.make_account(data.annotations, labels, fitted.reference, gold=gold)
-        forecast = account.make_forecast(data.annotations, labels, fitted.reference, family="labels", gold=gold)
+        given: dict[str, Any] = {"gold": gold, "own": method == "dawid-skene"}
+        found = account.make_account(data.annotations, labels, fitted.reference, **given)
+        forecast = account.make_forecast(data.annotations, labels, fitted.reference, **given)
     judged = (data.gold != -1) & (True if gold is None else gold < 0)
     right = labels[judged] == data.gold[judged]
     expected = account.expected_share(forecast.scores[judged], forecast.weights)
@@ -106,8 +109,25 @@ def draw_gold(data: GoldSet, seed: int) -> NDArray[np.int64]:
 
 
 def fit_all(data: GoldSet) -> Fitted:
-    found = {name: cp.make_aggregator(name).fit(data.annotations).result_.class_probabilities for name in METHODS}
+    shown = data.annotations.with_gold(None)
+    found = {name: cp.make_aggregator(name).fit(shown).result_.class_probabilities for name in METHODS}
     return Fitted(data, found["dawid-skene"], {name: one.argmax(axis=1) for name, one in found.items()})
+
+
+def classifier_summary(samples: Sequence[Sample]) -> dict[str, float]:
+    """The forecast of a classifier's labels without gold, each made with the constants of the other sets."""
+    rows = []
+    for at, sample in enumerate(samples):
+        view = fit_view([*samples[:at], *samples[at + 1 :]], widen=FEWER_SETS)
+        scores = view.intercept + view.slope * sample.x
+        expected, share = account.expected_share(scores, view.prior()), float(sample.right.mean())
+        error = calibration_error(account.average_over_u(scores, view.prior()), sample.right)
+        posterior = calibration_error(expit(sample.x), sample.right)
+        holds = expected.low <= share <= expected.high
+        gap, width = expected.value - share, expected.high - expected.low
+        rows.append([100 * gap, 100 * abs(gap), 100 * error, 100 * posterior, holds, 100 * width])
+    names = ("over_claim", "absolute_gap", "calibration_error", "of_the_posterior", "holds", "width")
+    return dict(zip(names, np.mean(rows, axis=0).tolist(), strict=True))
 
 
 def main() -> None:
@@ -116,8 +136,11 @@ def main() -> None:
     parser.add_argument("--draws", type=int, default=50)
     draws = parser.parse_args().draws
     fitted = [fit_all(data) for data in gold_sets(Path(os.environ["CROWDPRISM_DATA"]) / "truth_inference")]
-    own = [sample_of(one.data, one.labels["dawid-skene"], one.reference) for one in fitted]
-    others = [[sample_of(one.data, one.labels[name], one.reference) for name in OTHER_METHODS] for one in fitted]
+    own = [sample_of(one.data.name, one.data.gold, one.reference) for one in fitted]
+    others = [
+        [sample_of(one.data.name, one.data.gold, one.reference, one.labels[name]) for name in OTHER_METHODS]
+        for one in fitted
+    ]
     views = [
         fit_view(own[:at] + own[at + 1 :], [s for k, group in enumerate(others) if k != at for s in group])
         for at in range(len(fitted))
@@ -137,6 +160,9 @@ def main() -> None:
         for one, sample in zip(fitted, own, strict=True)
     ]
     results["posterior_over_claim"] = 100 * float(np.mean([expected - right for expected, right in posterior]))
+    for family, samples in zip(("training_items", "new_items"), classifier_samples(), strict=True):
+        results[f"classifier_{family}"] = classifier_summary(samples)
+        print(family, {name: round(value, 3) for name, value in results[f"classifier_{family}"].items()}, flush=True)
     store("honesty", results)
 
 

@@ -3,40 +3,45 @@
     CROWDPRISM_DATA=... python benchmarks/outside_view.py            # prints the file's content
 
 Each data set has one unknown u; constants maximise the likelihood of all sets with u integrated out. A set counts as at
-most 100 items, so that the largest does not decide; `spread` is enlarged a little because it is estimated from fifteen.
+most 100 items, so that the largest does not decide; `spread` is enlarged a little because it is estimated from few.
+Families: `labels` of the default Dawid-Skene, labels that the default classifier gives to its training items
+(`features`) and to new items (`predictions`), and `single` labels.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
-from scipy.special import expit, logit
-from scipy.stats import t as student
+from scipy.optimize import minimize
+from scipy.special import logit
 
 import crowdprism as cp
-from crowdprism.calibration.outside_view import FREEDOM, LARGEST_LOGIT, OutsideView, U
+from crowdprism.calibration.outside_view import LARGEST_LOGIT, OutsideView, U
+from crowdprism.classifiers import GeoCrowdNet
+from feature_sets import SETS
 
 LARGEST_SET = 100
 FEW_SETS = 1.15  # factor of the estimated spread
+FEWER_SETS = 1.5  # the same for classifiers: nine sets, some of the same items
 START = np.array([[-0.2, 0.6, -0.4], [0.1, 0.6, -0.4], [-0.2, 0.4, -0.4], [-0.2, 0.6, 0.1]])  # simplex of the search
-OTHER_METHODS = ("majority-vote", "one-coin", "glad")  # whose labels tell how right a disagreement is
+START_AGREEMENT = np.array([[0.0, 0.3], [0.4, 0.3], [0.0, 0.9]])
+OTHER_METHODS = ("majority-vote", "one-coin", "glad")  # whose labels agree with the reference's or not
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Labels of the items with gold of one data set."""
+    """Most probable labels of the items with gold of one data set: logits of their posteriors, and which are right."""
 
     name: str
     x: NDArray[np.float64]
-    differs: NDArray[np.bool_]
     right: NDArray[np.bool_]
+    agrees: NDArray[np.bool_] | None = None  # whether another method gives the same label
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,24 +66,25 @@ def gold_sets(root: Path) -> Iterable[GoldSet]:
             yield GoldSet(folder.name, annotations, gold)
 
 
-def sample_of(data: GoldSet, labels: NDArray[np.integer], reference: NDArray[np.float64]) -> Sample:
-    """What the outside view learns from one data set."""
-    known = data.gold != -1
-    probability = np.clip(reference[np.arange(len(labels)), labels], 1e-12, 1 - 1e-12)
-    x = np.clip(logit(probability), -LARGEST_LOGIT, LARGEST_LOGIT)
-    differs = labels != reference.argmax(axis=1)
-    return Sample(data.name, x[known], differs[known], labels[known] == data.gold[known])
+def sample_of(
+    name: str, gold: NDArray[np.integer], posterior: NDArray[np.float64], others: NDArray[np.integer] | None = None
+) -> Sample:
+    """What the outside view learns from one data set; gold is -1 where unknown, `others` another's labels."""
+    known = gold != -1
+    x = np.clip(logit(np.clip(posterior.max(axis=1), 1e-12, 1 - 1e-12)), -LARGEST_LOGIT, LARGEST_LOGIT)
+    best = posterior.argmax(axis=1)
+    return Sample(name, x[known], best[known] == gold[known], None if others is None else (others == best)[known])
 
 
-def log_marginal(theta: Sequence[float], samples: Sequence[Sample]) -> float:
-    """Log likelihood of all samples with u integrated out; theta is intercept, slope, log spread."""
-    intercept, slope, log_spread = theta
-    prior = student.pdf(U / np.exp(log_spread), FREEDOM)
-    prior /= prior.sum()
-    total = 0.0
+def log_marginal(view: OutsideView, samples: Sequence[Sample]) -> float:
+    """Log likelihood of all samples with u integrated out."""
+    prior, total = view.prior(), 0.0
     for sample in samples:
-        score, n = _binned(intercept + slope * sample.x, sample.right)
-        by_u = (n[1][:, None] * -np.logaddexp(0, -score - U) + n[0][:, None] * -np.logaddexp(0, score + U)).sum(axis=0)
+        score = view.intercept + view.slope * sample.x
+        if sample.agrees is not None:
+            score = score + np.where(sample.agrees, view.agreement, -view.disagreement)
+        value, n = _binned(score, sample.right)
+        by_u = (n[1][:, None] * -np.logaddexp(0, -value - U) + n[0][:, None] * -np.logaddexp(0, value + U)).sum(axis=0)
         by_u *= min(1.0, LARGEST_SET / len(sample.x))
         total += by_u.max() + np.log(prior @ np.exp(by_u - by_u.max()))
     return float(total)
@@ -90,24 +96,19 @@ def _binned(score: NDArray[np.float64], right: NDArray[np.bool_]) -> tuple[NDArr
     return value[:, None], np.stack([np.bincount(place[right == side], minlength=len(value)) for side in (0, 1)])
 
 
-def fit_view(own: Sequence[Sample], others: Sequence[Sample], *, widen: float = FEW_SETS) -> OutsideView:
-    """Constants from the reference model's own labels, and from other methods' labels where these differ."""
-    options = {"maxiter": 300, "xatol": 1e-3, "fatol": 1e-3, "initial_simplex": START}
-    found = minimize(lambda theta: -log_marginal(theta, own), START[0], method="Nelder-Mead", options=options).x
-    view = OutsideView(float(found[0]), float(found[1]), 0.0, float(np.exp(found[2])))
-    weights = view.prior()
+def fit_view(samples: Sequence[Sample], others: Sequence[Sample] = (), *, widen: float = FEW_SETS) -> OutsideView:
+    """Constants that make the samples likeliest; those of agreement from samples beside another method's labels."""
 
-    def loss(disagreement: float) -> float:
-        total = 0.0
-        for sample in others:
-            x, right = sample.x[sample.differs], sample.right[sample.differs]
-            if len(x) >= 5:
-                p = expit(view.intercept + view.slope * x[:, None] + disagreement + U) @ weights
-                total -= min(len(x), 100) * float(np.where(right, np.log(p), np.log1p(-p)).mean())
-        return total
+    def search(view_of: Callable[..., OutsideView], which: Sequence[Sample], start: NDArray[np.float64]) -> OutsideView:
+        options = {"maxiter": 300, "xatol": 1e-3, "fatol": 1e-3, "initial_simplex": start}
+        loss = lambda theta: -log_marginal(view_of(*theta), which)  # noqa: E731
+        return view_of(*map(float, minimize(loss, start[0], method="Nelder-Mead", options=options).x))
 
-    disagreement = minimize_scalar(loss, bounds=(-1, 3), method="bounded").x if others else 0.0
-    return OutsideView(view.intercept, view.slope, float(disagreement), view.spread * widen)
+    view = search(lambda a, b, log_spread: OutsideView(a, b, float(np.exp(log_spread))), samples, START)
+    view = replace(view, spread=view.spread * widen)
+    if not others:
+        return view
+    return search(lambda agree, differ: replace(view, agreement=agree, disagreement=differ), others, START_AGREEMENT)
 
 
 def single_view(sets: Sequence[GoldSet]) -> OutsideView:
@@ -117,7 +118,20 @@ def single_view(sets: Sequence[GoldSet]) -> OutsideView:
         gold = data.gold[data.annotations.item]
         shares.append(float((data.annotations.label == gold)[gold != -1].mean()))
     odds = logit(shares)
-    return OutsideView(float(odds.mean()), 0.0, 0.0, 0.8 * float(odds.std(ddof=1)) * FEW_SETS)
+    return OutsideView(float(odds.mean()), 0.0, 0.8 * float(odds.std(ddof=1)) * FEW_SETS)
+
+
+def classifier_samples() -> tuple[list[Sample], list[Sample]]:
+    """Labels of training items and predictions of test items by the default classifier, on human sets with features."""
+    training, new = [], []
+    for name, load in SETS.items():
+        if not name.startswith("sim_"):
+            X, annotations, X_test, truth = load(0)
+            model = GeoCrowdNet().fit(X, annotations.with_gold(None))
+            gold = np.ma.filled(annotations.gold, -1)
+            training.append(sample_of(name, gold, model.result_.class_probabilities))
+            new.append(sample_of(name, truth, model.predict_proba(X_test)))
+    return training, new
 
 
 def main() -> None:
@@ -125,16 +139,20 @@ def main() -> None:
     sets = list(gold_sets(Path(os.environ["CROWDPRISM_DATA"]) / "truth_inference"))
     own, others = [], []
     for data in sets:
-        reference = cp.make_aggregator("dawid-skene").fit(data.annotations).result_.class_probabilities
-        own.append(sample_of(data, reference.argmax(axis=1), reference))
+        shown = data.annotations.with_gold(None)
+        reference = cp.make_aggregator("dawid-skene").fit(shown).result_.class_probabilities
+        own.append(sample_of(data.name, data.gold, reference))
         for method in OTHER_METHODS:
-            found = cp.make_aggregator(method).fit(data.annotations).result_.class_probabilities
-            others.append(sample_of(data, found.argmax(axis=1), reference))
-    labels = fit_view(own, others)
-    for family, view in (("labels", labels), ("features", labels), ("single", single_view(sets))):
+            labels = cp.make_aggregator(method).fit(shown).result_.class_probabilities.argmax(axis=1)
+            others.append(sample_of(data.name, data.gold, reference, labels))
+    training, new = classifier_samples()
+    views = {"labels": fit_view(own, others), "features": fit_view(training, widen=FEWER_SETS)}
+    views |= {"predictions": fit_view(new, widen=FEWER_SETS)}
+    print("# Made by benchmarks/outside_view.py. P(right | u) = sigmoid(intercept + slope x + u).")
+    for family, view in (views | {"single": single_view(sets)}).items():
         print(f"[{family}]")
-        for name in ("intercept", "slope", "disagreement", "spread"):
-            print(f"{name} = {getattr(view, name):.3f}")
+        for name, value in vars(view).items():
+            print(f"{name} = {value:.3f}")
         print()
 
 

@@ -189,14 +189,32 @@ def test_labels_of_other_methods_are_judged_by_the_reference_model() -> None:
     assert np.array_equal(votes.confidence, direct.confidence)
 
 
-def test_labels_of_a_classifier_are_judged_by_the_reference_model_too() -> None:
+def test_of_two_classes_a_label_against_the_reference_is_right_where_that_is_wrong() -> None:
+    a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 1, 1], [0, 0, 0]])
+    reference = np.array([[0.8, 0.2], [0.1, 0.9], [0.4, 0.6], [0.95, 0.05]])
+    stated = reference.argmax(axis=1)
+    same, other = (make_account(a, labels, reference, own=True) for labels in (stated, 1 - stated))
+    np.testing.assert_allclose(other.confidence, 1 - same.confidence, atol=1e-6)
+
+
+def test_another_method_counts_for_the_label_it_agrees_with_and_against_the_other() -> None:
+    a = without_gold(crowd())
+    reference = make_aggregator("dawid-skene").fit(a).result_.class_probabilities
+    best = reference.argmax(axis=1)
+    stated = np.where(np.arange(a.n_items) < 20, (best + 1) % 3, best)
+    own, other = (make_account(a, stated, reference, own=own).confidence for own in (True, False))
+    assert (other > own).all()
+
+
+def test_labels_of_a_classifier_are_judged_by_their_own_posterior() -> None:
     from crowdprism import make_classifier
 
     a = without_gold(crowd(60))
     features = np.random.default_rng(0).normal(size=(60, 2))
-    result = make_classifier("geocrowdnet-f", network="linear", epochs=2).fit(features, a).result_
-    reference = make_aggregator("dawid-skene").fit(a).result_.class_probabilities
-    direct = make_account(a, result.class_probabilities.argmax(axis=1), reference, family="features")
+    quick = {"network": "linear", "epochs": 2, "input_noise": 0.0, "temperature": 1.0}
+    result = make_classifier("geocrowdnet-f", **quick).fit(features, a).result_
+    own = result.class_probabilities
+    direct = make_account(a, own.argmax(axis=1), own, family="features")
     assert result.uses_features
     assert np.array_equal(result.confidence, direct.confidence)
 
@@ -217,7 +235,7 @@ def test_data_too_large_for_the_reference_model_are_judged_by_the_result(monkeyp
     a = without_gold(crowd())
     result = make_aggregator("one-coin").fit(a).result_
     monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 100)
-    direct = make_account(a, result.class_probabilities.argmax(axis=1), result.class_probabilities)
+    direct = make_account(a, result.class_probabilities.argmax(axis=1), result.class_probabilities, own=True)
     assert np.array_equal(result.confidence, direct.confidence)
 
 
@@ -230,12 +248,12 @@ def test_intervals_hold_what_is_drawn_from_the_model_itself(n_gold: int) -> None
     result = make_aggregator("dawid-skene").fit(a).result_
     labels, reference = result.class_probabilities.argmax(axis=1), result.class_probabilities
     view, rng, held = outside_view("labels"), np.random.default_rng(n_gold), []
-    scores = make_forecast(a, labels, reference, family="labels", gold=None).scores
+    scores = make_forecast(a, labels, reference, own=True).scores
     for _ in range(200):
         right = rng.random(len(labels)) < expit(scores + rng.choice(U, p=view.prior()))
         truth = np.where(right, labels, (labels + 1) % 3)
         gold = np.where(rng.permutation(len(labels)) < n_gold, truth, -1)
-        weights = make_forecast(a, labels, reference, family="labels", gold=gold).weights
+        weights = make_forecast(a, labels, reference, gold=gold, own=True).weights
         known = gold >= 0
         found = expected_share(scores[~known], weights, n_known=n_gold, n_right=int((known & right).sum()))
         held.append(found.low <= right.mean() <= found.high)

@@ -9,7 +9,7 @@ from scipy.stats import t as student
 
 from crowdprism.calibration.outside_view import FREEDOM, LARGEST_LOGIT, OutsideView, U, outside_view
 
-VIEW = OutsideView(intercept=-0.2, slope=0.5, disagreement=0.7, spread=0.8)
+VIEW = OutsideView(intercept=-0.2, slope=0.5, spread=0.8)
 
 
 def test_a_score_is_linear_in_the_logit_of_the_posterior() -> None:
@@ -18,9 +18,15 @@ def test_a_score_is_linear_in_the_logit_of_the_posterior() -> None:
     np.testing.assert_allclose(VIEW.scores(reference, np.array([0, 1])), expected)
 
 
-def test_a_label_against_the_reference_gets_the_disagreement() -> None:
-    reference = np.array([[0.7, 0.3]])
-    np.testing.assert_allclose(VIEW.scores(reference, np.array([1])), [-0.2 + 0.5 * logit(0.3) + 0.7])
+def test_a_differing_label_has_its_share_of_what_the_reference_leaves() -> None:
+    reference = np.array([[0.6, 0.3, 0.1]])
+    view = OutsideView(-0.2, 0.5, 0.8, agreement=0.1, disagreement=0.4)
+    score = -0.2 + 0.5 * logit(0.6)
+    share = 0.5 * 0.3 / 0.4 + 0.5 * 0.5
+    for own, against in ((True, score), (False, score - 0.4)):
+        found = view.scores(reference, np.array([1]), own=own)
+        np.testing.assert_allclose(expit(found), (1 - expit(against)) * share)
+    np.testing.assert_allclose(view.scores(reference, np.array([0])), [score + 0.1])
 
 
 def test_a_posterior_beyond_the_largest_logit_is_no_better_evidence() -> None:
@@ -55,7 +61,7 @@ def test_answers_narrow_u_and_move_it_their_way() -> None:
     assert max(good[1], bad[1]) < before[1] / 2
 
 
-@pytest.mark.parametrize("family", ["labels", "features", "single"])
+@pytest.mark.parametrize("family", ["labels", "features", "predictions", "single"])
 def test_every_family_has_constants_and_confidence_rises_with_the_posterior(family: str) -> None:
     view = outside_view(family)
     assert view.spread > 0

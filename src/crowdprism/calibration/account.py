@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
@@ -12,10 +13,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import expit, ndtr
 
+from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.aggregators.dawid_skene import DawidSkene
 from crowdprism.annotations import Annotations
-from crowdprism.calibration.outside_view import Family, FloatArray, U, outside_view
-from crowdprism.errors import CrowdprismWarning, UnsuitableDataError
+from crowdprism.calibration.outside_view import Family, FloatArray, U, outside_view, share_of_rest
+from crowdprism.errors import CrowdprismError, CrowdprismWarning, UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 
@@ -55,6 +57,7 @@ def make_account(
     family: Family = "labels",
     gold: NDArray[np.integer] | None = None,
     blind: NDArray[np.integer] | None = None,
+    own: bool = False,
     level: float = LEVEL,
     annotator_level: float = ANNOTATOR_LEVEL,
 ) -> Account:
@@ -71,11 +74,13 @@ def make_account(
     blind
         (n_items,) labels of a fit without gold, where the stated ones were fitted to it: labels that saw the gold
         answers are no evidence of how right the others are.
+    own
+        Whether the labels are the reference model's own, perhaps after it saw the gold.
     """
     known = np.zeros(len(labels), dtype=bool) if gold is None else gold >= 0
     known_right = known if gold is None else known & (labels == gold)
     judged = labels if blind is None else np.where(known, blind, labels)
-    forecast = make_forecast(annotations, judged, reference, family=family, gold=gold)
+    forecast = make_forecast(annotations, judged, reference, family=family, gold=gold, own=own)
     confidence = np.where(known, known_right, average_over_u(forecast.scores, forecast.weights))
     counted = (annotations.labels_per_item > 0) & ~known
     scores, n_known, n_right = forecast.scores[counted], int(known.sum()), int(known_right.sum())
@@ -97,21 +102,20 @@ def make_forecast(
     labels: NDArray[np.integer],
     reference: FloatArray,
     *,
-    family: Family,
-    gold: NDArray[np.integer] | None,
+    family: Family = "labels",
+    gold: NDArray[np.integer] | None = None,
+    own: bool = False,
 ) -> Forecast:
     """Scores of the labels, and the distribution of u. Crowds without two labels on any item have one score for all."""
     single = not (annotations.labels_per_item > 1).any()
     view = outside_view("single" if single else family)
 
-    def score(rows: NDArray[np.bool_] | slice, stated: NDArray[np.integer]) -> FloatArray:
-        return np.full(len(stated), view.intercept) if single else view.scores(reference[rows], stated)
-
+    scores = np.full(len(labels), view.intercept) if single else view.scores(reference, labels, own=own)
     weights = view.prior()
     if gold is not None and (gold >= 0).any():
         known = gold >= 0
-        weights = view.posterior(score(known, labels[known]), labels[known] == gold[known])
-    return Forecast(score(slice(None), labels), weights)
+        weights = view.posterior(scores[known], labels[known] == gold[known])
+    return Forecast(scores, weights)
 
 
 def prediction_confidence(class_probabilities: FloatArray) -> FloatArray:
@@ -120,10 +124,11 @@ def prediction_confidence(class_probabilities: FloatArray) -> FloatArray:
     Examples
     --------
     >>> prediction_confidence(np.array([[0.999, 0.001], [0.5, 0.5]])).round(2).tolist()
-    [0.86, 0.46]
+    [0.96, 0.46]
     """
-    view = outside_view("features")
-    return average_over_u(view.scores(class_probabilities, class_probabilities.argmax(axis=1)), view.prior())
+    view = outside_view("predictions")
+    scores = view.scores(class_probabilities, class_probabilities.argmax(axis=1), own=True)
+    return average_over_u(scores, view.prior())
 
 
 def average_over_u(scores: FloatArray, weights: FloatArray) -> FloatArray:
@@ -230,7 +235,7 @@ def _right_by_node(
     known = np.zeros(annotations.n_items, dtype=bool) if gold is None else gold >= 0
     open_item = ~known[item]
     agrees = label == labels[item]
-    share = _share_of_rest(reference, labels, item, label)
+    share = share_of_rest(reference, labels, item, label)
     cell = _cell(forecast.scores)[item]
     probability = expit(SCORES[:, None] + node)
     shape = (annotations.n_annotators, len(SCORES))
@@ -244,17 +249,6 @@ def _right_by_node(
         is_right = (~open_item) & (label == gold[item])
         right += np.bincount(annotator[is_right], minlength=annotations.n_annotators)[:, None]
     return np.asarray(right)
-
-
-def _share_of_rest(
-    reference: FloatArray, labels: NDArray[np.integer], item: NDArray[np.integer], label: NDArray[np.integer]
-) -> FloatArray:
-    """(n_annotations,) probability of a label, given that the stated label is wrong."""
-    n_others = reference.shape[1] - 1
-    if n_others <= 1:
-        return np.ones(len(item))
-    rest = np.maximum(1.0 - reference[np.arange(len(labels)), labels], 1e-12)
-    return np.asarray(0.5 * np.minimum(reference[item, label] / rest[item], 1.0) + 0.5 / n_others)
 
 
 def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, level: float) -> FloatArray:
@@ -276,23 +270,44 @@ def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, 
 def account_of(result: FitResult, annotations: Annotations, *, annotator_level: float = ANNOTATOR_LEVEL) -> Account:
     """The account of a result that was learned from these annotations.
 
-    The reference model is the default Dawid-Skene without gold; a result of it is its own reference, and so is a result
-    of data too large for it.
+    The reference model is the default Dawid-Skene without gold. A result of it is its own reference, and so is that of
+    a classifier or of data too large for Dawid-Skene. Where the result was fitted to gold, how right it is follows from
+    the fit without gold.
     """
     gold = None if annotations.gold is None else np.ma.filled(annotations.gold, -1)
     labels = np.argmax(result.class_probabilities, axis=1)
-    reference = result.class_probabilities
-    saw_gold = gold is not None and bool(result.parameters.get("use_gold"))
-    if saw_gold or result.method != DawidSkene.name or result.parameters != DawidSkene().get_params():
-        with suppress(UnsuitableDataError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", CrowdprismWarning)  # about a fit that nobody asked for
-            reference = DawidSkene().fit(replace(annotations, gold=None)).result_.class_probabilities
+    blind = result.blind
+    reference, own = blind.class_probabilities, blind.method == result.method
+    plain = {**blind.parameters, "use_gold": True} == DawidSkene().get_params()
+    if not blind.uses_features and not (blind.method == DawidSkene.name and plain):
+        with suppress(UnsuitableDataError), quiet_fit():
+            reference, own = DawidSkene(use_gold=False).fit(annotations).result_.class_probabilities, False
     return make_account(
         annotations,
         labels,
         reference,
-        family="features" if result.uses_features else "labels",
+        family="features" if blind.uses_features else "labels",
         gold=gold,
-        blind=reference.argmax(axis=1) if saw_gold else None,
+        blind=None if blind is result else blind.class_probabilities.argmax(axis=1),
+        own=own,
         annotator_level=annotator_level,
     )
+
+
+def fit_without_gold(result: FitResult, annotations: Annotations) -> FitResult:
+    """What the method of a result finds without gold; Dawid-Skene for methods that cannot be fitted again from here."""
+    with quiet_fit():
+        if result.method in AGGREGATORS:
+            with suppress(CrowdprismError):  # a loaded result has texts in place of arrays
+                return (
+                    make_aggregator(result.method, **{**result.parameters, "use_gold": False}).fit(annotations).result_
+                )
+        return DawidSkene(use_gold=False).fit(annotations).result_
+
+
+@contextmanager
+def quiet_fit() -> Iterator[None]:
+    """Leave out warnings about a fit that nobody asked for."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", CrowdprismWarning)
+        yield
