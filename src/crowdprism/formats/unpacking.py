@@ -25,6 +25,7 @@ USUAL_RATIO = 100  # tables and JSON seldom pack better; zeros pack 1000:1
 DEFLATE_RATIO = 1032  # no deflate stream unpacks to more than this many times its size
 CHUNK = 1 << 20
 PACKINGS = (".gz", ".zst")
+FIRST = "Unpack it before it is read."
 GZIP, ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
 ZSTD_BLOCK = 1 << 17  # the most that one block unpacks to
 SKIPPABLE_FRAME = 0x184D2A50
@@ -149,8 +150,14 @@ def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:
         )
     except pl.exceptions.NoDataError:
         return b""
+    except pl.exceptions.ComputeError as error:
+        if "utf-8" not in str(error):
+            raise
+        raise UnreadableFileError(
+            f"{name} is no text in UTF-8, and zstd is read for such text only. {FIRST}"
+        ) from error
     if cells.height != 1:
-        raise UnreadableFileError(f"{name} is no text: it holds the sign U+0002. Unpack it before it is read.")
+        raise UnreadableFileError(f"{name} is no text: it holds the sign U+0002. {FIRST}")
     return "\x01".join(cell or "" for cell in cells.row(0)).encode()
 
 
