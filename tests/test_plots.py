@@ -14,7 +14,7 @@ matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not install
 matplotlib.use("Agg")
 pyplot = pytest.importorskip("matplotlib.pyplot")
 
-from crowdprism.plots import plot_annotators, plot_confusion, plot_training  # noqa: E402
+from crowdprism.plots import plot_annotators, plot_confusion, plot_simplex, plot_training  # noqa: E402
 
 
 @pytest.fixture
@@ -74,3 +74,19 @@ def test_without_matplotlib_the_way_out_is_named(result: cp.FitResult, monkeypat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingDependencyError, match="pip install"):
         plot_training(result)
+
+
+def test_a_triangle_shows_points_hull_and_circle() -> None:
+    ax = plot_simplex([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [2, 2, 16], [1 / 3, 1 / 3, 1 / 3]])
+    triangle, circle, hull = (line.get_xydata() for line in ax.lines)
+    assert len(hull) == 4  # three points and back; the middle lies inside
+    assert np.abs(np.linalg.norm(circle - [0.5, np.sqrt(1 / 12)], axis=1) - np.sqrt(1 / 12)).max() < 1e-9
+    assert np.linalg.norm(hull - [0.5, np.sqrt(0.75)], axis=1).min() == pytest.approx(0.2 * np.sqrt(0.75))
+    assert len(triangle) == 4
+
+
+def test_a_triangle_takes_confusions_by_label_and_refuses_other_numbers_of_classes() -> None:
+    points = plot_simplex(np.eye(3)[None]).collections[0].get_offsets()
+    assert np.allclose(points, [[0, 0], [1, 0], [0.5, np.sqrt(0.75)]])
+    with pytest.raises(UnsuitableDataError, match="these points have 4"):
+        plot_simplex(np.eye(4))

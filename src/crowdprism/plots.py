@@ -5,7 +5,7 @@ Each takes a `FitResult`, draws into `ax` where one is given, and returns the ax
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -131,3 +131,53 @@ def plot_training(result: FitResult, *, ax: Axes | None = None) -> Axes:
     ax.set_xlabel("step")
     ax.legend()
     return ax
+
+
+def plot_simplex(rows: Any, *, names: Sequence[str] = ("1", "2", "3"), ax: Axes | None = None) -> Axes:
+    """Draw points of a triangle, for three classes: are they spread enough to tell the classes apart?
+
+    The corners are certainty. Class specialists, or anchors, are points near every corner; the sufficiently scattered
+    condition asks that the points' hull contains the circle. Both as the appendix of Ibrahim et al. (2023) draws them.
+
+    Parameters
+    ----------
+    rows
+        (n_points, 3), not negative, divided by their sums: class probabilities of items, or confusions
+        (n_annotators, 3, 3), of which the columns are drawn: what a label says about the true class.
+
+    Examples
+    --------
+    >>> len(plot_simplex(np.eye(3)).lines)  # triangle, circle, hull
+    3
+    """
+    points = np.asarray(rows, dtype=float)
+    if points.ndim == 3:
+        points = np.swapaxes(points, 1, 2).reshape(-1, points.shape[1])
+    if points.shape[1:] != (3,):
+        raise UnsuitableDataError(f"A triangle shows three classes; these points have {points.shape[-1]}.")
+    points = points[points.sum(axis=1) > 0]
+    corners = np.array([[0.0, 0.0], [1.0, 0.0], [0.5, np.sqrt(0.75)]])
+    flat = points / points.sum(axis=1, keepdims=True) @ corners
+    ax = new_axes(ax)
+    ax.plot(*corners[[0, 1, 2, 0]].T, color="black", linewidth=1)
+    turn = np.linspace(0, 2 * np.pi, 200)
+    radius = np.sqrt(1 / 12)  # of the largest circle in the triangle
+    ax.plot(0.5 + radius * np.cos(turn), radius * (1 + np.sin(turn)), color="grey", linestyle="--", linewidth=1)
+    ax.scatter(*flat.T, color=BLUE, s=12, zorder=3)
+    ax.plot(*outline(flat).T, color=ORANGE, linewidth=1)
+    for corner, name, side in zip(corners, names, ((-12, -8), (6, -8), (0, 6)), strict=True):
+        ax.annotate(name, corner, xytext=side, textcoords="offset points")
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    return ax
+
+
+def outline(points: Any) -> Any:
+    """The points' convex hull as a closed line; the points themselves where they have no area."""
+    from scipy.spatial import ConvexHull, QhullError
+
+    try:
+        around = ConvexHull(points).vertices
+    except (QhullError, ValueError):
+        return points
+    return points[np.append(around, around[0])]

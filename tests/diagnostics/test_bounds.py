@@ -15,6 +15,8 @@ from crowdprism.diagnostics.bounds import (
     TheoremInputs,
     bottleneck_assignment,
     estimation_rate,
+    generalization_bound,
+    item_probability_bound,
     label_probability_bound,
     nearest_anchors,
     nearest_specialists,
@@ -129,3 +131,13 @@ def test_anchors_are_the_surest_items_of_each_class() -> None:
     found = nearest_anchors([[0.9, 0.1, 0.0], [1.0, 0.0, 0.0], [0.0, 0.4, 0.6], [0.0, 0.5, 0.5]])
     assert found.who.tolist() == [1, 3, 2]
     assert found.distance.round(4).tolist() == [0.0, 0.7071, 0.5657]
+
+
+def test_the_bound_of_one_item_is_that_of_the_mean_by_markov_and_the_lemma_adds_two_terms() -> None:
+    inputs = TheoremInputs(100, 5, 3, 400, 0.1, complexity=8.0, input_norm=2.0, alpha=0.5)
+    mean = label_probability_bound(inputs, delta=0.01)
+    assert item_probability_bound(inputs, delta=0.01) == pytest.approx(10 * (mean + 0.04))
+    added = 64 * 100 ** (-5 / 8) * 32**0.25 + 16 * np.sqrt(2 * np.log(400) / 100)
+    assert generalization_bound(inputs, 0.3, delta=0.01) == pytest.approx(0.3 + added)
+    more = TheoremInputs(10_000, 5, 3, 400, 0.1, complexity=8.0, input_norm=2.0)
+    assert generalization_bound(more, 0.0) < generalization_bound(inputs, 0.0)

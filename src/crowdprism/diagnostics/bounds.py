@@ -227,6 +227,24 @@ def label_probability_bound(inputs: TheoremInputs, *, delta: float = 0.05) -> fl
     return float(4 * np.sqrt(2) * classes * inputs.beta * rademacher + chance + misfit)
 
 
+def item_probability_bound(inputs: TheoremInputs, *, delta: float = 0.05) -> float:
+    """The same for the label probabilities of a single item, exceeded with probability at most N^-alpha.
+
+    N^alpha times the sum of `label_probability_bound` and 4 delta: by Markov's inequality, from the mean over items.
+    """
+    return float(inputs.n_items**inputs.alpha * (label_probability_bound(inputs, delta=delta) + 4 * delta))
+
+
+def generalization_bound(inputs: TheoremInputs, training_error: float, *, delta: float = 0.05) -> float:
+    """Mean squared error of the class probabilities of new items, exceeded with probability at most `delta`.
+
+    `training_error` is that of the fitted items. It is joined by 64 N^(-5/8) (2 |X| R_F)^(1/4) and
+    16 sqrt(2 log(4 / delta) / N) (the generalisation lemma).
+    """
+    spread = 64 * inputs.n_items**-0.625 * (2 * inputs.capacity) ** 0.25
+    return float(training_error + spread + 16 * np.sqrt(2 * np.log(4 / delta) / inputs.n_items))
+
+
 def estimation_rate(inputs: TheoremInputs) -> float:
     """The rate eta of Theorem 1, with its unnamed constant taken as one."""
     scale = inputs.beta * inputs.n_annotators * inputs.n_items**inputs.alpha
