@@ -17,7 +17,7 @@ test: .venv/.test lint types  ## lint, types and tests
 	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2
 
 FUZZ_SECONDS ?= 600
-fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (FUZZ_SECONDS), then 100,000 mutants
+fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (FUZZ_SECONDS), then mutants of files and runs
 	for target in tests/fuzz/atheris_*.py; do \
 		mkdir -p .fuzz/$$(basename $$target .py) && \
 		$(ONE_THREAD) $(BIN)/python $$target .fuzz/$$(basename $$target .py) \
@@ -25,6 +25,7 @@ fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (
 	done
 	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py 100000
 	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py --tables 10000
+	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_runs.py 10000
 
 torture: .venv/.test  ## kill aggregate, train, report and reproduce before every call on files and at random moments
 	$(ONE_THREAD) $(BIN)/python -W ignore tests/torture/torture.py --moments 40
@@ -64,11 +65,12 @@ experiments-human: .venv/.test  ## every classifier on LabelMe and Music (CROWDP
 COMPILED := setup.py src/crowdprism/aggregators/_expectation.pyx
 .venv/.base: .venv/bin/python pyproject.toml constraints.txt $(COMPILED)
 	@echo "Setting up .venv (once, a minute or two) ..."
-	$(PIP) -e .
+	$(PIP) -e '.[train]'
 	@touch $@
 
 .venv/.test: .venv/.base
 	$(PIP) -e '.[test]'
+	if command -v java >/dev/null; then $(PIP) -e '.[spark]'; fi
 	@touch $@
 
 .venv/.bench: .venv/.test
