@@ -185,3 +185,9 @@ def test_a_file_and_a_frame_give_the_same_ranking_as_columns(tmp_path: Path) -> 
 def test_an_item_that_always_stands_left_gets_the_credit_for_its_wins() -> None:
     found = rank(["x"] * 20, ["y"] * 20, ["x"] * 18 + ["y"] * 2)
     assert found.difference("x", "y").clear
+
+
+def test_a_group_that_did_not_see_every_item_is_no_reason_to_warn(recwarn: pytest.WarningsRecorder) -> None:
+    found = rank(["x", "y", "z"] * 9, ["y", "z", "x"] * 9, ["left"] * 27, group=["a", "a", "b"] * 9)
+    assert set(found.groups) == {"a", "b"}
+    assert not recwarn.list

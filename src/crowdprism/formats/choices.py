@@ -13,6 +13,8 @@ from crowdprism.formats.read import decoding, opened, read_documents, require_an
 from crowdprism.formats.source_files import Source, find_files
 from crowdprism.formats.unpacking import size_in_bytes
 
+READING = ("include_rejected", "skip_missing", "annotator_from", "annotators", "missing", "encoding")
+
 
 def read_choices(source: Source, **options: Any) -> MultiLabelAnnotations:
     """Read answers with several choices: lists of tools' exports, `a|b` in a label column, or 0/1 columns.
@@ -40,22 +42,16 @@ def read_choices_with_report(
     classes: Sequence[Any] | None = None,
     repeats: Repeats = "keep",
     max_size: int | str | None = None,
-    include_rejected: bool = False,
-    skip_missing: bool = False,
-    annotator_from: str | None = None,
-    encoding: str = "utf-8",
-    **columns: str | None,
+    **more: Any,
 ) -> tuple[MultiLabelAnnotations, ReadingReport]:
-    """As `read_choices`, and return the account of the reading; `classes` lists all choices."""
-    options = ReadingOptions(
-        columns={role: column for role, column in columns.items() if column is not None},
-        include_rejected=include_rejected,
-        skip_missing=skip_missing,
-        annotator_from=annotator_from,
-        encoding=encoding,
-        max_size=size_in_bytes(max_size),
-        multi=True,
-    )
+    """As `read_choices`, and return the account of the reading.
+
+    `classes` lists all choices; `more` is as in `read_annotations`: columns, `include_rejected`, `skip_missing`,
+    `annotator_from`, `encoding`.
+    """
+    named = {name: more.pop(name) for name in READING if name in more}
+    columns = {role: column for role, column in more.items() if column is not None}
+    options = ReadingOptions(columns=columns, max_size=size_in_bytes(max_size), multi=True, **named)
     require_options(format, options)
     documents = [(frame_document(source, options), False)] if is_table(source) else opened(find_files(source), options)
     found = read_documents(documents, format)

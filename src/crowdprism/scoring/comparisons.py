@@ -35,20 +35,8 @@ NOBODY = "(not named)"
 class Comparisons:
     """Which of two items was found better, by whom; build one with `from_columns`.
 
-    Attributes
-    ----------
-    left, right
-        (n,) codes: positions in `items`.
-    outcome
-        (n,) 0 where the left item was better, 1 the right one, 2 a tie.
-    judge
-        (n,) positions in `judges`.
-    items, judges
-        The user's own names, sorted.
-    group
-        (n,) position in `groups`, or None where judges have no groups.
-    n_skipped
-        Rows without a winner that were left out.
+    `left`, `right` and `judge` are positions in `items` and `judges`; `outcome` is 0 where the left item was better, 1
+    the right one, 2 a tie; `group` is None where judges have no groups. `n_skipped` rows had no winner.
 
     Examples
     --------
@@ -104,12 +92,16 @@ class Comparisons:
         _require_names(items)
         _require_two_items(items, first, second)
         outcome = _outcomes(columns["winner"], items, first, second, skip_missing=skip_missing)
-        judges, by = encode([NOBODY] * len(first) if judge is None else columns["judge"])
+        judges, by = encode([NOBODY] if judge is None else columns["judge"])
+        by = np.zeros(len(first), np.int64) if judge is None else by
         groups, member = (None, None) if group is None else encode(columns["group"])
         for names in (judges, groups):
             _require_names([] if names is None else names)
-        whole = cls(first, second, outcome, by, items, judges, member, groups)
-        return whole if (outcome != SKIPPED).all() else whole._without_skipped()
+        kept = outcome != SKIPPED
+        if not kept.any():
+            raise InvalidAnnotationsError(f"None of the {len(kept)} comparisons has a winner. Write ties as `tie`.")
+        whole = cls(first, second, outcome, by, items, judges, member, groups, int((~kept).sum()))
+        return whole if kept.all() else whole.select(kept)
 
     @property
     def n_items(self) -> int:
@@ -131,23 +123,8 @@ class Comparisons:
 
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """Keep the comparisons where the mask (n,) is true; all names stay."""
-        group = None if self.group is None else self.group[keep]
-        return replace(
-            self,
-            left=self.left[keep],
-            right=self.right[keep],
-            outcome=self.outcome[keep],
-            judge=self.judge[keep],
-            group=group,
-        )
-
-    def _without_skipped(self) -> Comparisons:
-        kept = self.outcome != SKIPPED
-        if not kept.any():
-            raise InvalidAnnotationsError(
-                f"None of the {len(self)} comparisons has a winner.", remedy="Write ties as `tie`."
-            )
-        return replace(self.select(kept), n_skipped=int((~kept).sum()))
+        parts = {name: getattr(self, name) for name in ("left", "right", "outcome", "judge", "group")}
+        return replace(self, **{name: None if part is None else part[keep] for name, part in parts.items()})
 
     def __repr__(self) -> str:
         ties = int((self.outcome == TIE).sum())

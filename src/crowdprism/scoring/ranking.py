@@ -267,7 +267,10 @@ def rank(
     options: dict[str, Any] = {"position_bias": position_bias, "with_judges": with_judges, "prior": prior}
     groups = {}
     if data.groups is not None and data.group is not None:
-        groups = {name: _rank(data.select(data.group == at), options) for at, name in enumerate(data.groups.tolist())}
+        with warnings.catch_warnings():  # a group need not have seen every item
+            warnings.simplefilter("ignore", IdentifiabilityWarning)
+            names = enumerate(data.groups.tolist())
+            groups = {name: _rank(data.select(data.group == at), options) for at, name in names}
     return _rank(data, options, groups)
 
 
