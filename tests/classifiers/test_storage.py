@@ -279,3 +279,17 @@ def test_a_result_does_not_replace_a_classifier_unless_forced(tmp_path: Path) ->
         model.result_.save(folder)
     model.result_.save(folder, force=True)
     assert {path.name for path in folder.iterdir()} == {"manifest.json", "result.json", "arrays.npz"}
+
+
+def test_an_onnx_file_gives_the_same_probabilities(tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason='needs pip install "crowdprism[onnx]"')
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed (extra: test)")
+    random = np.random.default_rng(0)
+    X = (5 + 3 * random.normal(size=(60, 4))).astype(np.float32)
+    annotations = crowdprism.Annotations.from_dense(np.repeat((X[:, :1] > 5).astype(int), 3, axis=1))
+    model = quick(n_heads=2).fit(X, annotations)
+    session = runtime.InferenceSession(str(model.export_onnx(tmp_path / "model.onnx")))
+    (found,) = session.run(None, {"features": X})
+    np.testing.assert_allclose(found, model.predict_proba(X), atol=1e-5)
+    assert json.loads(session.get_modelmeta().custom_metadata_map["classes"]) is not None
+    assert session.run(None, {"features": X[:7]})[0].shape == (7, 2)

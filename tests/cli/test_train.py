@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import os
 from pathlib import Path
 
@@ -185,18 +184,3 @@ def test_an_aggregation_does_not_replace_a_classifier(crowd_folder: Path, run) -
     outcome = run("aggregate", "labels.csv", "-o", "run", "--no-report")
     assert outcome.code == BAD_INPUT
     assert "holds a classifier" in outcome.err
-
-
-def test_predict_uses_trains_id_column_and_gives_every_class(run, tmp_path: Path) -> None:
-    labels, features = digits_files(tmp_path)
-    text = features.read_text().replace("item,x,y", "picture,x,y")
-    features.write_text(text)
-    folder = tmp_path / "run"
-    words = ("-x", features, "--id-column", "picture", "-o", folder, "--epochs", 3, "--network", "linear")
-    assert run("train", labels, *words, "--no-report").code == 0
-    rows = json.loads(run("-q", "predict", folder, "-x", features, "--json", "--device", "cpu").out)
-    assert rows[3]["item"] == "pic3"
-    shares = [[row["probability of no"], row["probability of yes"]] for row in rows]
-    assert all(abs(sum(pair) - 1) < 1e-5 for pair in shares)
-    told = run("-q", "predict", folder, "-x", features, "--probabilities").out
-    assert told.splitlines()[0] == "item,label,confidence,probability,probability of no,probability of yes"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +16,11 @@ import safetensors.torch
 import torch
 from numpy.typing import NDArray
 
+from crowdprism.annotations.names import names_to_json
 from crowdprism.classifiers.fitting import NetworkPlan
 from crowdprism.classifiers.posterior import Member, Predictor
-from crowdprism.errors import InvalidParameterError, ResultFormatError, some
+from crowdprism.errors import InvalidParameterError, MissingDependencyError, ResultFormatError, some
+from crowdprism.files import replacing_file
 from crowdprism.results.fit_result import FitResult, json_ready
 from crowdprism.results.loading import fields_of, require_schema, require_values
 from crowdprism.results.manifest import RunFiles, read_run
@@ -87,6 +90,28 @@ def model_record(model: CrowdClassifier) -> dict[str, Any]:
         "threads": model.threads_,
         "temperature": predictor.temperature,
     }
+
+
+def export_onnx(model: CrowdClassifier, path: str | os.PathLike[str]) -> Path:
+    """Write the classifier as an ONNX file: `features` (n, ...) in float32 to `probabilities` (n, n_classes).
+
+    Images that were bytes in training are given divided by 255. The class names are in the file's metadata.
+    """
+    try:
+        import onnx
+    except ModuleNotFoundError as error:
+        raise MissingDependencyError('ONNX files need onnx: pip install "crowdprism[onnx]".') from error
+    module = model.to_module().cpu()
+    example = torch.zeros((2, *model.predictor_.input_shape))
+    axes = {"features": {0: "n"}, "probabilities": {0: "n"}}
+    with replacing_file(path) as fresh, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of torch, about its own exporters
+        options: dict[str, Any] = {"input_names": ["features"], "output_names": ["probabilities"], "dynamic_axes": axes}
+        torch.onnx.export(module, (example,), str(fresh), dynamo=False, **options)  # the other needs one more package
+        made = onnx.load(str(fresh))
+        onnx.helper.set_model_props(made, {"classes": json.dumps(names_to_json(model.classes_))})
+        onnx.save(made, str(fresh))
+    return Path(path)
 
 
 def load(folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifier]], network: Any) -> CrowdClassifier:

@@ -20,6 +20,7 @@ from crowdprism.cli.options import (
     aggregator_names,
     listing,
 )
+from crowdprism.cli.questions import describe_source
 from crowdprism.cli.run_folder import (
     Run,
     Written,
@@ -114,7 +115,8 @@ def aggregate(
                 large = fit_out_of_core(fresh, aggregator, annotations, output, stores, report=report)
             else:
                 result = aggregator.fit(annotations).result_
-                run = Run(result, annotations, with_report=report, files=files, reading=account)
+                about = describe_source(result, files, account)
+                run = Run(result, annotations, with_report=report, about=about)
                 written = Written() if fresh is None else write_run(fresh, run)
     if large is not None and output is not None:
         show_store_run(large, output, as_json=json)

@@ -86,3 +86,10 @@ def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
     remark(f"wrote {len(tasks.tasks)} items to {path}")
     if to == "label-studio" or (to == "auto" and path.suffix.lower() == ".json"):
         remark(f"labelling interface: {labelling_interface(tasks)}")
+
+
+def describe_source(result: FitResult, files: Sequence[Path], reading: ReadingReport | None) -> dict[str, Any]:
+    """What a report is told about the annotation files: their names, and how to look up what items look like."""
+    names = ["standard input" if path == Path("-") else path.name for path in files]
+    source = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else "".join(names)
+    return {"source": source, "content": lambda items: ContentOptions().load(items, result, files, reading)}

@@ -9,7 +9,8 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOptions
-from crowdprism.cli.run_folder import REPORT, describe_source, require_writable
+from crowdprism.cli.questions import describe_source
+from crowdprism.cli.run_folder import REPORT, require_writable
 from crowdprism.cli.screen import remark
 
 

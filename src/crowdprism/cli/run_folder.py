@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -17,7 +17,6 @@ from crowdprism.files import locked, new_token, remove_leftovers, replacing_file
 
 if TYPE_CHECKING:
     from crowdprism.annotations import Annotations
-    from crowdprism.formats.raw_annotations import ReadingReport
     from crowdprism.results import FitResult
 
 REPORT = "report.html"
@@ -33,8 +32,7 @@ class Run:
     classifier: Any = None
     recipe: Any = None
     with_report: bool = True
-    files: Sequence[Path] = ()  # of the annotations
-    reading: ReadingReport | None = None
+    about: Mapping[str, Any] = field(default_factory=dict)  # what the report is told about the annotation files
 
 
 @dataclass(frozen=True)
@@ -109,22 +107,12 @@ def write_run(fresh: Path, run: Run) -> Written:
 def write_page(fresh: Path, run: Run) -> str:
     """Write the report; if that fails, return the reason, so that the rest of the run is kept."""
     try:
-        told = describe_source(run.result, run.files, run.reading)
-        run.result.report(fresh / REPORT, run.annotations, command=command_line(), **told)
+        run.result.report(fresh / REPORT, run.annotations, command=command_line(), **run.about)
     except KeyboardInterrupt:
         return "interrupted"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     return ""
-
-
-def describe_source(result: FitResult, files: Sequence[Path], reading: ReadingReport | None) -> dict[str, Any]:
-    """What a report is told about the annotation files: their names, and how to look up what items look like."""
-    from crowdprism.cli.questions import ContentOptions
-
-    names = ["standard input" if path == Path("-") else path.name for path in files]
-    source = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else "".join(names)
-    return {"source": source, "content": lambda items: ContentOptions().load(items, result, files, reading)}
 
 
 def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:

@@ -24,6 +24,7 @@ from crowdprism.cli.options import (
     classifier_names,
     listing,
 )
+from crowdprism.cli.questions import describe_source
 from crowdprism.cli.run_folder import Run, Written
 from crowdprism.cli.screen import command_line, exit_interrupted, remark
 from crowdprism.errors import InvalidParameterError
@@ -97,7 +98,8 @@ def train(
         model.fit(values, annotations)
         if helps:
             return
-        run = Run(model.result_, annotations, classifier=model, recipe=found.recipe, with_report=report)
+        about = describe_source(model.result_, files, account)
+        run = Run(model.result_, annotations, model, found.recipe, with_report=report, about=about)
         written = Written() if fresh is None else run_folder.write_run(fresh, run)
     if place is not None and checkpoint is None and not model.interrupted_:
         remove_states(place)

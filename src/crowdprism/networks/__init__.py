@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from crowdprism.networks import torch_extra as torch_extra
+
+# isort: split
 from crowdprism.networks.annotator_layer import (
     FreeConfusions,
     PairTable,

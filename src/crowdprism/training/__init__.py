@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from crowdprism.networks import torch_extra as torch_extra
+
+# isort: split
 from crowdprism.training.augmentation import Augmentation
 from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.checkpoint import CheckpointFolder
