@@ -37,3 +37,10 @@ def test_items_are_selected_as_in_annotations() -> None:
     found = MultiLabelAnnotations.from_triplets(ITEMS, PEOPLE, [["a"], [], ["a"]])
     assert len(found[1:]) == 1
     assert found[1:].of("a").items.tolist() == ["y"]
+
+
+def test_gold_can_be_added_later() -> None:
+    found = MultiLabelAnnotations.from_triplets(ITEMS, PEOPLE, [["a"], ["b"], ["a"]])
+    known = found.with_gold({"x": ["a", "b"], "unknown": ["a"]})
+    assert known.of("b").gold_by_name() == {"x": "yes"}
+    assert known.of("a").label.tolist() == found.of("a").label.tolist()

@@ -44,6 +44,16 @@ def test_json_and_other_methods_and_a_table(run, topics: Path) -> None:
     assert run("aggregate", "topics.csv", "--multi").out.startswith("item,labels,")
 
 
+def test_gold_is_used_and_measured_against(run, topics: Path) -> None:
+    (topics / "gold.csv").write_text("item,label\n0,news|sport\n1,news\n2,news\n99,news\n")
+    shown = run("aggregate", "topics.csv", "--multi", "--gold-file", "gold.csv", "-o", "run")
+    assert shown.code == 0, shown.err
+    assert "gold of 3 items" in shown.err
+    assert "F1 against gold, which the fit did not see: 0.75" in shown.out  # item 2 is sport by all annotators
+    rows = list(csv.DictReader((topics / "run" / "labels.csv").open()))
+    assert rows[2]["labels"] == "news"
+
+
 def test_a_choice_outside_the_list_is_refused(run, topics: Path) -> None:
     shown = run("aggregate", "topics.csv", "--multi", "--order", "news,weather")
     assert shown.code == 2

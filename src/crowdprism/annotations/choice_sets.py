@@ -95,6 +95,19 @@ class MultiLabelAnnotations:
             gold = np.ma.masked_array(ticked[gold.filled(0)], mask=np.ma.getmaskarray(gold))
         return replace(self.sets, label=ticked[self.sets.label], classes=name_array([NO, YES]), gold=gold)
 
+    def with_gold(self, gold: Mapping[Any, Iterable[Any]]) -> MultiLabelAnnotations:
+        """Add the choices that truly apply, by item; items that have no annotation are left out."""
+        sets, names = self.sets, [self.choices[row].tolist() for row in self.members]
+        return MultiLabelAnnotations.from_triplets(
+            sets.items[sets.item],
+            sets.annotators[sets.annotator],
+            [names[code] for code in sets.label],
+            choices=self.choices.tolist(),
+            gold={item: gold[item] for item in sets.items.tolist() if item in gold},
+            item_names=sets.items,
+            weight=sets.weight,
+        )
+
     def __iter__(self) -> Iterator[tuple[Any, Annotations]]:
         return ((choice, self.of(choice)) for choice in self.choices.tolist())
 

@@ -67,6 +67,7 @@ class ChoiceOptions:
             with standard_input_as_file(files) as paths:
                 annotations, account = read_choices_with_report(paths, separator=self.separator, **options)
             remark(str(account))
+            annotations = self.add_gold(annotations, reading)
             result = fit_choices(annotations, aggregator)
             if fresh is not None:
                 self.write(fresh, result, annotations, report=report)
@@ -81,6 +82,18 @@ class ChoiceOptions:
         elif output is not None:
             print_summary(result, annotations)
             remark(f"wrote {output}: labels.csv, annotators.csv{', report.html' if report else ''}")
+
+    def add_gold(self, annotations: MultiLabelAnnotations, reading: ReadingOptions) -> MultiLabelAnnotations:
+        """Add the true choices of --gold-file, joined by the separator."""
+        if reading.gold_file is None:
+            return annotations
+        from crowdprism.formats.choices import split
+        from crowdprism.formats.gold_file import read_gold
+
+        found = read_gold(reading.gold_file, annotations.sets.items, annotations.choices, max_size=reading.max_size)
+        known = annotations.with_gold({item: split(label, self.separator) for item, label in found.pairs})
+        remark(f"{reading.gold_file}: gold of {len(known.sets.gold_by_name())} items")
+        return known
 
     def write(self, fresh: Path, result: MultiLabelResult, annotations: MultiLabelAnnotations, *, report: bool) -> None:
         """Write the files of a run into an empty folder."""

@@ -57,6 +57,18 @@ def annotator_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations)
     ]
 
 
+def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> float | None:
+    """F1 over all choices of items with gold, by fits that have not seen it; None without gold."""
+    gold = annotations.sets.gold
+    if gold is None or not gold.count():
+        return None
+    known = ~np.ma.getmaskarray(gold)
+    true = annotations.members[gold.filled(0)[known]]
+    blind = [one.blind.class_probabilities[known, 1] > 0.5 for one in result.results.values()]
+    found = np.stack(blind, axis=1)
+    return float(2 * (found & true).sum() / max(found.sum() + true.sum(), 1))
+
+
 def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[str]:
     """What matters most, as sentences."""
     labels = result.labels()
@@ -65,6 +77,9 @@ def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
     alpha = _alpha(lambda: masi_alpha(annotations))
     if alpha is not None:
         lines.append(f"Agreement on whole answers (MASI alpha): {alpha:.2f}.")
+    measured = gold_f1(result, annotations)
+    if measured is not None:
+        lines.append(f"F1 against gold, which the fit did not see: {measured:.2f}.")
     scores = [row for row in choice_rows(result, annotations) if row["expected_accuracy"] is not None]
     if scores:
         worst = min(scores, key=lambda row: row["expected_accuracy"])
