@@ -184,3 +184,70 @@ def test_from_a_frame_in_a_notebook_to_a_display() -> None:
     assert "dawid-skene" in result._repr_html_()
     assert result.to_frame()["label"].to_list() == [("cat", "dog")[task % 2] for task in range(N_TASKS)]
     assert np.argmin(result.annotator_accuracy) == annotations.annotators.tolist().index(PEOPLE[3])
+
+
+def test_from_an_appen_report_to_labels_and_gold(here: Path) -> None:
+    lines = ["_unit_id,_created_at,_golden,_tainted,_trust,_worker_id,mood,mood_gold,text"]
+    for task in range(N_TASKS):
+        for person in range(4):
+            gold = label_of(task, 0) if task < 6 else ""
+            lines.append(
+                f"{task},3/{task % 28 + 1}/2024 10:00:0{person},{'true' if gold else 'false'},false,0.9,{person},"
+                f"{label_of(task, person)},{gold},text of {task}"
+            )
+    (here / "appen.csv").write_text("\n".join(lines) + "\n")
+    done = crowdprism(here, "aggregate", "appen.csv", "-o", "run")
+    assert done.returncode == 0, done.stderr
+    assert "gold <- mood_gold" in done.stderr
+    assert all(row["label"] == label_of(int(row["item"]), 0) for row in rows_of(here / "run" / "labels.csv"))
+    assert "text of" in (here / "run" / "report.html").read_text(encoding="utf-8") or "No item has a reason" in (
+        here / "run" / "report.html"
+    ).read_text(encoding="utf-8")
+
+
+def test_from_a_sheet_with_texts_and_notes_to_labels(here: Path) -> None:
+    rows = [["Item", "Text", "Ann", "Bob", "Cy", "Gold", "Notes"]]
+    for task in range(N_TASKS):
+        labels = [label_of(task, person) for person in (0, 1, 3)]
+        rows.append(
+            [f"q{task}", f"what about number {task}?", *labels, labels[0] if task < 9 else "", "odd" * (task == 7)]
+        )
+    with (here / "sheet.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    refused = crowdprism(here, "aggregate", "sheet.csv")
+    assert refused.returncode == 2
+    assert "Try: crowdprism aggregate sheet.csv --format wide --annotators Ann,Bob,Cy" in " ".join(
+        refused.stderr.split()
+    )
+    done = crowdprism(here, "aggregate", "sheet.csv", "--format", "wide", "--annotators", "Ann,Bob,Cy", "-o", "out.csv")
+    assert done.returncode == 0, done.stderr
+    assert all(row["label"] == label_of(int(row["item"][1:]), 0) for row in rows_of(here / "out.csv"))
+
+
+def test_from_judgments_of_language_models_and_gold_in_a_second_file_to_a_jury(here: Path) -> None:
+    with (here / "judges.jsonl").open("w") as file:
+        for task in range(N_TASKS):
+            for person, judge in enumerate(("model-a", "model-b", "model-c", "model-d")):
+                file.write(json.dumps({"id": task, "judge": judge, "verdict": label_of(task, person)}) + "\n")
+    (here / "gold.csv").write_text("id,truth\n" + "".join(f"{task},{label_of(task, 0)}\n" for task in range(40)))
+    jury = crowdprism(here, "jury", "judges.jsonl", "--gold-file", "gold.csv")
+    assert jury.returncode == 0, jury.stderr
+    assert "model-d" in jury.stdout
+    done = crowdprism(here, "aggregate", "judges.jsonl", "--gold-file", "gold.csv", "--json")
+    record = json.loads(done.stdout)
+    assert record["accuracy_against_gold"] == 1.0
+
+
+def test_from_label_studio_with_two_questions_to_labels_of_one(here: Path) -> None:
+    records = [
+        {"id": task, "text": f"text {task}", "mood": label_of(task, person), "sure": f"{person}", "annotator": person,
+         "annotation_id": 10 * task + person, "created_at": "2024-01-02T03:04:05Z", "updated_at": "", "lead_time": 2.5}
+        for task in range(N_TASKS) for person in (0, 1, 3)
+    ]  # fmt: skip
+    (here / "min.json").write_text(json.dumps(records))
+    refused = crowdprism(here, "aggregate", "min.json")
+    assert refused.returncode == 2
+    assert "--label" in refused.stderr
+    done = crowdprism(here, "aggregate", "min.json", "--label", "mood", "-o", "out.csv")
+    assert done.returncode == 0, done.stderr
+    assert len(rows_of(here / "out.csv")) == N_TASKS
