@@ -42,6 +42,7 @@ AUTO = {
     "input_noise": "auto",
     "n_heads": 5,
 }
+PLAIN = {"standardize": True, "input_noise": 0.0, "temperature": 1.0}  # what a row does not leave to the data
 PAPER = {"mode": "paper", "schedule": "none", "epochs": 100, "batch_size": 100, "network": "music"}
 
 # Section -> (data set, protocol, target in %, settings; several settings are a grid that clean labels choose from).
@@ -87,7 +88,7 @@ def run(job: Job) -> Row:
     torch.set_num_threads(1)
     dataset, protocol, _, _ = ROWS[job["row"]]
     data = split(load_dataset(dataset), protocol, job["seed"])
-    settings = dict(job["settings"]) | ({"selection": "clean"} if protocol == "clean" else {})
+    settings = PLAIN | job["settings"] | ({"selection": "clean"} if protocol == "clean" else {})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         begun = time.perf_counter()

@@ -89,6 +89,9 @@ def fit_ours(features: np.ndarray, annotations: Annotations, epochs: int, regula
         regularizer=regularizer,  # type: ignore[arg-type]
         epochs=epochs,
         device="cpu",
+        standardize=True,
+        input_noise=0.0,
+        temperature=1.0,
         callbacks=[lambda record: used.append(record.threads)],
     )
     model.fit(features, annotations)
