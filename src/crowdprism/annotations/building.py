@@ -189,6 +189,7 @@ def assemble(
         order = np.lexsort([*present, label, annotator, item])
         annotator, label = annotator[order], label[order]
         numbers = {name: None if values is None else values[order] for name, values in numbers.items()}
+    extras: dict[str, Any] = dict(numbers)
     return cls(
         start,
         annotator.astype(np.int32, copy=False),
@@ -198,7 +199,7 @@ def assemble(
         classes,
         frame_kind=frame_kind,
         gold=None if gold is None else gold_codes(gold, items, classes),
-        **numbers,
+        **extras,
     )
 
 

@@ -124,7 +124,8 @@ class Comparisons:
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """Keep the comparisons where the mask (n,) is true; all names stay."""
         parts = {name: getattr(self, name) for name in ("left", "right", "outcome", "judge", "group")}
-        return replace(self, **{name: None if part is None else part[keep] for name, part in parts.items()})
+        kept: dict[str, Any] = {name: None if part is None else part[keep] for name, part in parts.items()}
+        return replace(self, **kept)
 
     def __repr__(self) -> str:
         ties = int((self.outcome == TIE).sum())
