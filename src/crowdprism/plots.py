@@ -163,7 +163,7 @@ def plot_simplex(rows: Any, *, names: Sequence[str] = ("1", "2", "3"), ax: Axes 
     turn = np.linspace(0, 2 * np.pi, 200)
     radius = np.sqrt(1 / 12)  # of the largest circle in the triangle
     ax.plot(0.5 + radius * np.cos(turn), radius * (1 + np.sin(turn)), color="grey", linestyle="--", linewidth=1)
-    ax.scatter(*flat.T, color=BLUE, s=12, zorder=3)
+    ax.scatter(flat[:, 0], flat[:, 1], color=BLUE, s=12, zorder=3)
     ax.plot(*outline(flat).T, color=ORANGE, linewidth=1)
     for corner, name, side in zip(corners, names, ((-12, -8), (6, -8), (0, 6)), strict=True):
         ax.annotate(name, corner, xytext=side, textcoords="offset points")

@@ -119,6 +119,7 @@ def test_paper_mode_starts_from_identity_logits_and_decays_everything() -> None:
     assert (settings.weight_decay, settings.annotator_weight_decay) == (1e-4, 1e-4)
     assert settings.annotator_learning_rate == settings.learning_rate
     assert (settings.warm_start, settings.even_batches, settings.keep_best) == (0.0, False, True)
+    assert settings.equal_epochs == ("earliest" if model.regularizer is None else "latest")
     assert (head.reference, head.kind, head.shrinkage) == (True, "ccem", 0.0)
 
 

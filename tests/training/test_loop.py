@@ -118,15 +118,19 @@ def test_held_annotators_stay_at_their_start() -> None:
     assert torch.equal(before, trainer.head.layer.table.values)
 
 
-def test_the_best_epoch_is_restored_and_ties_go_to_the_latest() -> None:
+@pytest.mark.parametrize(("equal_epochs", "best"), [("latest", 2), ("earliest", 1)])
+def test_the_best_epoch_is_restored_and_ties_go_as_asked(equal_epochs: str, best: int) -> None:
     figures = iter([0.1, 0.9, 0.9, 0.2])
     seen = []
     trainer = make_trainer(
-        keep_best=True, validate=lambda: next(figures), callbacks=[lambda _: seen.append(weights(trainer))]
+        keep_best=True,
+        equal_epochs=equal_epochs,
+        validate=lambda: next(figures),
+        callbacks=[lambda _: seen.append(weights(trainer))],
     )
     outcome = trainer.run()
-    assert (outcome.best_epoch, outcome.best_value) == (2, 0.9)
-    assert same(weights(trainer), seen[2])
+    assert (outcome.best_epoch, outcome.best_value) == (best, 0.9)
+    assert same(weights(trainer), seen[best])
     assert outcome.history["validation"] == [0.1, 0.9, 0.9, 0.2]
 
 

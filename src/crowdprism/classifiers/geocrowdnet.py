@@ -154,8 +154,8 @@ class GeoCrowdNet(CrowdClassifier):
         settings = replace(settings, weight_decay=decay, annotator_weight_decay=decay, annotator_learning_rate=rate)
         # The reference keeps the latest of equal epochs with a volume term, and the earliest without.
         equal = "earliest" if self._regularizer(problem) is None else "latest"
-        replaced = {"warm_start": 0.0, "ramp": 0.0, "hold_annotators": 0.0}
-        return replace(settings, **replaced, even_batches=False, equal_epochs=equal)
+        settings = replace(settings, warm_start=0.0, ramp=0.0, hold_annotators=0.0)
+        return replace(settings, even_batches=False, equal_epochs=equal)
 
     # -- head -----------------------------------------------------------------------------------------------
 
