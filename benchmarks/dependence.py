@@ -3,8 +3,7 @@
     python benchmarks/dependence.py [--crowds 300] [--seeds 10] [--data FOLDER] [--time]
 
 Juries with copies of a bad judge are measured with and without `dependence="auto"`. Independent crowds and the public
-sets must keep every bit. `--time` fits 10^6 annotations; run it on a quiet machine. Results go to
-results/dependence.json.
+sets must keep every bit. `--time` fits 10^6 annotations. Results go to results/dependence.json.
 """
 
 from __future__ import annotations
@@ -102,13 +101,13 @@ def is_changed(annotations: Annotations) -> bool:
 
 
 def seconds(annotations: Annotations) -> dict[str, float]:
-    """Least time of a whole call with ten iterations, with the search and without it in turn, and their ratio."""
+    """Least processor time of a whole call with ten iterations, with the search and without it, and their ratio."""
     taken: dict[str, list[float]] = {"auto": [], "none": []}
     for _ in range(REPEATS):
         for name, dependence in (("auto", "auto"), ("none", None)):
-            begun = time.perf_counter()
+            begun = time.process_time()
             make_aggregator("dawid-skene", dependence=dependence, max_iter=10, tolerance=0.0).fit(annotations)
-            taken[name].append(time.perf_counter() - begun)
+            taken[name].append(time.process_time() - begun)
     least = {name: min(times) for name, times in taken.items()}
     return {**least, "ratio": least["auto"] / least["none"]}
 

@@ -59,16 +59,12 @@ class ConfusionPrior:
 
 @dataclass(frozen=True, eq=False)
 class CellPrior:
-    """A `ConfusionPrior` in the form that cells need; labels without a cell have a closed form of the penalty.
+    """A `ConfusionPrior` in the form that cells need; labels without a cell have a closed form of the penalty."""
 
-    `cell` is (n_cells, true class), the others (n_annotators, true class): sums over all given labels, and sums of b
-    and of b log b over given labels without a cell.
-    """
-
-    cell: FloatArray
-    row: FloatArray
-    rest_mass: FloatArray
-    rest_xlogx: FloatArray
+    cell: FloatArray  # (n_cells, true class)
+    row: FloatArray  # (n_annotators, true class) sums over all given labels
+    rest_mass: FloatArray  # (n_annotators, true class) sums of b over given labels without a cell
+    rest_xlogx: FloatArray  # and of b log b
 
     def log_density(self, likelihood: FloatArray, row_totals: FloatArray) -> float:
         """Sum of b log(confusion) over all entries; rows were divided by `row_totals` (n_annotators, true class)."""

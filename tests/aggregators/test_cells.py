@@ -1,0 +1,67 @@
+"""Cells: annotations as positions of the (annotator, label) pairs that occur."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crowdprism.aggregators import cells
+from crowdprism.aggregators.cells import Cells, cells_of
+from crowdprism.annotations import Annotations
+from crowdprism.errors import UnsuitableDataError
+
+
+@pytest.fixture(params=["few pairs", "many pairs", "sorted"])
+def annotations(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Annotations:
+    random = np.random.default_rng(4)
+    table = random.integers(-1, 5, size=(30, 6))
+    if request.param == "few pairs":
+        table = np.where(np.arange(6) % 5 == table, table, -1)  # one label per annotator
+        table[0] = np.arange(6) % 5
+    if request.param == "sorted":
+        monkeypatch.setattr(cells, "MAX_KEYS_COUNTED", 1)
+    weight = random.uniform(0.5, 2.0, int((table >= 0).sum())).astype(np.float32)
+    item, annotator = np.nonzero(table >= 0)
+    return Annotations.from_triplets(item, annotator, table[item, annotator], weight=weight, classes=range(5))
+
+
+def counts_of(found: Cells, annotations: Annotations) -> np.ndarray:
+    """(n_cells, true class) random counts."""
+    return np.random.default_rng(1).random((found.n_cells, annotations.n_classes))
+
+
+def test_a_cell_has_the_annotator_and_the_label_of_its_annotations(annotations: Annotations) -> None:
+    found = cells_of(annotations)
+    assert (found.annotator_of[found.cell] == annotations.annotator).all()
+    assert (found.label_of[found.cell] == annotations.label).all()
+    assert annotations.weight is not None
+    assert found.total == pytest.approx(np.bincount(found.cell, annotations.weight, found.n_cells))
+    assert found.complete == (found.n_cells == annotations.n_annotators * annotations.n_classes)
+
+
+def test_sums_and_tables_equal_plain_loops(annotations: Annotations) -> None:
+    found = cells_of(annotations)
+    counts = counts_of(found, annotations)
+    dense = np.zeros((annotations.n_annotators, 5, 5))
+    for cell in range(found.n_cells):
+        dense[found.annotator_of[cell], :, found.label_of[cell]] += counts[cell]
+    assert found.dense(counts) == pytest.approx(dense)
+    assert found.sum_by_annotator(counts) == pytest.approx(dense.sum(axis=2))
+    rows = np.random.default_rng(2).random((annotations.n_annotators, 5))
+    assert (found.by_cell(rows) == rows[found.annotator_of]).all()
+    crowd = dense.sum(axis=0)
+    total = crowd.sum(axis=1, keepdims=True)
+    assert found.pooled(counts) == pytest.approx(np.where(total > 0, crowd / np.where(total > 0, total, 1.0), 0.2))
+
+
+def test_known_classes_go_with_the_cells() -> None:
+    a = Annotations.from_dense([[0, 1], [1, 1], [0, 0]])
+    assert cells_of(a).gold is None
+    gold = cells_of(a.with_gold({1: 0})).gold
+    assert gold is not None
+    assert gold.tolist() == [-1, 0, -1]
+
+
+def test_tables_that_would_not_fit_are_refused() -> None:
+    with pytest.raises(UnsuitableDataError, match="would need tables"):
+        cells_of(Annotations.from_dense([[0, 1]]), columns=2**40, method="A method")
