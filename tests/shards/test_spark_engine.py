@@ -20,7 +20,7 @@ from crowdprism.aggregators import make_aggregator
 from crowdprism.aggregators.em import Expectation
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, MissingDependencyError
-from crowdprism.shards import Shards, aggregate_shards, running, spark_engine
+from crowdprism.shards import Shards, aggregate_shards, spark_engine, store_runs
 from crowdprism.shards.spark_engine import expectations_of, require_answer, require_executors, require_spark, rows_of
 
 LEARNED = ("confusions", "skills", "class_prior", "confusion_posterior", "class_probabilities")
@@ -84,7 +84,7 @@ def test_an_executor_that_is_killed_changes_no_bit(
         pid for pid in executors if b"CoarseGrainedExecutorBackend" in Path(f"/proc/{pid}/cmdline").read_bytes()
     }
     assert executors
-    keep = running.DiskJournal.keep
+    keep = store_runs.DiskJournal.keep
     victims = [executors.pop()]
 
     def keep_and_kill(self: Any, *state: Any) -> None:
@@ -92,7 +92,7 @@ def test_an_executor_that_is_killed_changes_no_bit(
         if victims:
             threading.Timer(0.1, os.kill, (victims.pop(), signal.SIGKILL)).start()
 
-    monkeypatch.setattr(running.DiskJournal, "keep", keep_and_kill)
+    monkeypatch.setattr(store_runs.DiskJournal, "keep", keep_and_kill)
     method = make_aggregator("one-coin", max_iter=6, tolerance=0)
     expected = method.fit(crowd).result_
     require_same(aggregate_shards(method, store, tmp_path / "run", engine="spark"), expected)

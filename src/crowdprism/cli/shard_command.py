@@ -92,7 +92,7 @@ def holds_store(files: list[Path]) -> bool:
 def beyond_memory(annotations: Annotations, aggregator: Aggregator) -> bool:
     """Whether class probabilities of all items would not fit, and the method can work without them."""
     from crowdprism.results.confusion import MAX_TABLE_BYTES
-    from crowdprism.shards.running import OUT_OF_CORE
+    from crowdprism.shards.store_runs import OUT_OF_CORE
 
     needed = 8 * annotations.n_items * annotations.n_classes
     return needed > MAX_TABLE_BYTES and aggregator.name in OUT_OF_CORE
@@ -125,7 +125,7 @@ def fit_out_of_core(
 ) -> StoreRun:
     """Fit a method to a store, or to annotations that are written as one first, and write the files of the run."""
     from crowdprism.shards import Shards, write_annotations
-    from crowdprism.shards.running import fit_store, move_labels, working_folder
+    from crowdprism.shards.store_runs import fit_store, move_labels, working_folder
 
     with working_folder(output, resume=options.resume) as working:
         if not isinstance(source, Shards):

@@ -54,9 +54,20 @@ class StoredAnnotations(OutOfCore):
         Keeps the model after each iteration.
     engine
         Where the groups are worked on.
+    voting
+        What votes learn (`voting.parts_of_vote`).
     """
 
-    def __init__(self, store: Shards, *, labels: LabelFiles, journal: Journal, engine: Engine = run_in_threads) -> None:
+    def __init__(
+        self,
+        store: Shards,
+        *,
+        labels: LabelFiles,
+        journal: Journal,
+        voting: Callable[[Any, StoredAnnotations], dict[str, Any]],
+        engine: Engine = run_in_threads,
+    ) -> None:
+        self.voting = voting
         self.store, self.labels, self.journal, self.engine = store, labels, journal, engine
         self.n_items, self.n_annotations = store.n_items, store.n_annotations
         self.n_annotators, self.n_classes = store.n_annotators, store.n_classes
@@ -83,9 +94,7 @@ class StoredAnnotations(OutOfCore):
 
     def vote(self, method: Any) -> dict[str, Any]:
         """What a vote learns, as parts of its result."""
-        from crowdprism.shards.voting import parts_of_vote
-
-        return parts_of_vote(method, self)
+        return self.voting(method, self)
 
     def confusion_pass(self, columns: int) -> ConfusionPass:
         """Expectation steps of methods with confusion matrices."""

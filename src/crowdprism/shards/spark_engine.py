@@ -62,11 +62,10 @@ class SparkEngine:
 
     def __call__(self, work: Any, groups: list[tuple[int, int]], table_bytes: int) -> Expectation:
         """Run the work of all groups and add up in order."""
-        from pyspark import StorageLevel, cloudpickle
+        from pyspark import StorageLevel
 
-        shared = self.session.sparkContext.broadcast(cloudpickle.dumps(work))  # type: ignore[no-untyped-call]
         tasks = self.session.range(0, len(groups), 1, len(groups))  # a partition for each group
-        rows = tasks.mapInArrow(GroupTask(shared, groups), SCHEMA)
+        rows = tasks.mapInArrow(GroupTask(work, groups), SCHEMA)  # Spark makes a broadcast of what is large in it
         try:
             if table_bytes * len(groups) <= MOST_COLLECTED:
                 return add_in_order(expectations_of(iter(rows.collect()), len(groups)))
@@ -75,24 +74,21 @@ class SparkEngine:
             return add_in_order(expectations_of(rows.toLocalIterator(), len(groups)))
         finally:
             rows.unpersist()
-            shared.destroy()
 
 
 class GroupTask:
     """What an executor does with the numbers of groups."""
 
-    def __init__(self, shared: Any, groups: list[tuple[int, int]]) -> None:
-        self.shared, self.groups = shared, groups
+    def __init__(self, work: Any, groups: list[tuple[int, int]]) -> None:
+        self.work, self.groups = work, groups
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Run the work of each group; the sums go back in rows of bounded size."""
         import pyarrow
-        from pyspark import cloudpickle
 
-        work = cloudpickle.loads(self.shared.value)
         for batch in batches:
             for group in batch.column(0).to_pylist():
-                for part, data in rows_of(work(*self.groups[group])):
+                for part, data in rows_of(self.work(*self.groups[group])):
                     yield pyarrow.RecordBatch.from_pydict({"part": [part], "data": [data]})
 
 

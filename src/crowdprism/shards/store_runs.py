@@ -19,6 +19,7 @@ from crowdprism.shards.journal import DiskJournal
 from crowdprism.shards.label_files import LabelFiles
 from crowdprism.shards.passes import StoredAnnotations, run_in_threads
 from crowdprism.shards.store import Shards
+from crowdprism.shards.voting import parts_of_vote
 
 EngineName = Literal["local", "spark"]
 OUT_OF_CORE = frozenset(
@@ -104,7 +105,8 @@ def fit_store(
     journal = DiskJournal(working / "journal", run_of(aggregator, store))
     labels.mkdir()
     with spark_engine(master) if engine == "spark" else nullcontext(run_in_threads) as run:
-        data = StoredAnnotations(store, labels=LabelFiles(labels, store), journal=journal, engine=run)
+        files = LabelFiles(labels, store)
+        data = StoredAnnotations(store, labels=files, journal=journal, voting=parts_of_vote, engine=run)
         return aggregator.fit_out_of_core(data).result_
 
 

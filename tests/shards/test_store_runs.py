@@ -18,7 +18,7 @@ from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.errors import CheckpointMismatchError, UnsuitableDataError
 from crowdprism.results import FitResult
-from crowdprism.shards import Shards, aggregate_shards, running
+from crowdprism.shards import Shards, aggregate_shards, store_runs
 
 METHODS: dict[str, dict[str, Any]] = {
     "majority-vote": {},
@@ -103,8 +103,8 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
         aggregate_shards(method, store, tmp_path / "run")
     monkeypatch.undo()
     steps: list[int] = []
-    keep = running.DiskJournal.keep
-    monkeypatch.setattr(running.DiskJournal, "keep", lambda self, *state: (steps.append(1), keep(self, *state))[1])
+    keep = store_runs.DiskJournal.keep
+    monkeypatch.setattr(store_runs.DiskJournal, "keep", lambda self, *state: (steps.append(1), keep(self, *state))[1])
     require_same(aggregate_shards(method, store, tmp_path / "run", resume=True), expected)
     assert len(steps) < len(expected.history["objective"]) * METHODS[name].get("n_restarts", 1)
 
@@ -112,7 +112,7 @@ def test_an_interrupted_run_goes_on_to_the_same_bits(
 def interrupt(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
     """Ctrl-C after so many iterations were kept."""
     kept: list[int] = []
-    keep = running.DiskJournal.keep
+    keep = store_runs.DiskJournal.keep
 
     def keep_some(self: Any, *state: Any) -> None:
         keep(self, *state)
@@ -120,7 +120,7 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, *, after: int) -> None:
         if len(kept) == after:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(running.DiskJournal, "keep", keep_some)
+    monkeypatch.setattr(store_runs.DiskJournal, "keep", keep_some)
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="no kill -9 here")
