@@ -16,7 +16,7 @@ from crowdprism.formats.documents import Document
 from crowdprism.formats.frame_documents import frame_document, is_table
 from crowdprism.formats.raw_annotations import ReadingOptions, joined
 from crowdprism.formats.read import decoding, opened
-from crowdprism.formats.schemas import ArgillaRecord, LabelStudioTask
+from crowdprism.formats.schemas import ArgillaRecord, LabelStudioTask, fields_of_shape
 from crowdprism.formats.source_files import Source, find_files
 from crowdprism.formats.tables import column_of
 from crowdprism.formats.unpacking import size_in_bytes
@@ -181,9 +181,9 @@ def ranking_rows(document: Document) -> Iterator[Row]:
         records, responses_of = document.records_as(ArgillaRecord), argilla.nested_responses
         questions = list(dict.fromkeys(name for record in records for name in record.get("responses") or {}))
     else:
-        records, responses_of = document.records, argilla.flat_responses
-        questions = [name.removesuffix(argilla.RESPONSES) for name in document.columns]
-        questions = [name for name in questions if f"{name}{argilla.RESPONSES}" in document.columns]
+        questions = [name.removesuffix(end) for name in document.columns if name.endswith(end := argilla.RESPONSES)]
+        shape = {f"{name}{end}{part}": list[Any] | None for name in questions for part in ("", ".users", ".status")}
+        records, responses_of = document.records_as(fields_of_shape(**shape)), argilla.flat_responses
     question = document.asked.get("winner") or (questions[0] if len(questions) == 1 else "")
     if question not in questions:
         raise UnreadableFileError(

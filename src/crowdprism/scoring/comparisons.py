@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.annotations import checks
 from crowdprism.annotations.names import (
     NameArray,
     encode,
@@ -87,6 +88,7 @@ class Comparisons:
         if not sizes["left"]:
             raise InvalidAnnotationsError("There is no comparison. Check that the file holds the answers.")
         columns = {name: None if column is None else _column(column) for name, column in columns.items()}
+        checks.require(checks.check_hashable(one, role) for role, one in columns.items() if one is not None)
         items, codes = encode(_end_to_end(columns["left"], columns["right"]))
         first, second = np.split(codes, 2)
         _require_names(items)
