@@ -2,7 +2,7 @@
 
     python benchmarks/soak.py --partial-fits 2000 --fits 300
 
-Resident memory is taken after every step. The highest of the last tenth is compared with that of the second tenth (the
+Resident memory is taken a hundred times. The highest of the last tenth is compared with that of the second tenth (the
 first one warms up); they may differ by 2 %. Threads and open files must be the same from the second tenth on.
 """
 
@@ -23,6 +23,7 @@ from crowdprism.classifiers import CLASSIFIERS, make_classifier
 from crowdprism.comparison.contract import sample_data
 
 GROWTH_ALLOWED = 0.02
+N_SAMPLES = 100  # of each loop
 LINEAR = ("raykar", "gaussian-process")  # methods without a network to choose
 SMALL: dict[str, Any] = {"epochs": 1, "batch_size": 60, "network_options": {"hidden": (8,)}}
 
@@ -47,9 +48,10 @@ def soak(title: str, n_steps: int, step: Callable[[int], object]) -> bool:
     states = []
     for place in range(n_steps):
         step(place)
-        gc.collect()
-        states.append(state())
-    tenth = max(1, n_steps // 10)
+        if place % max(1, n_steps // N_SAMPLES) == 0:
+            gc.collect()
+            states.append(state())
+    tenth = max(1, len(states) // 10)
     second, last = states[tenth : 2 * tenth], states[-tenth:]
     before, after = (max(one.memory for one in part) for part in (second, last))
     growth = after / before - 1
