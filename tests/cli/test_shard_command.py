@@ -60,6 +60,7 @@ def test_labels_beyond_memory_are_worked_out_of_core(
         (["aggregate", "STORE"], "written to a folder"),
         (["aggregate", "STORE", "-o", "RUN", "-m", "kos"], "kos cannot work on a store"),
         (["aggregate", "STORE", "-o", "RUN", "--engine", "dask"], "local or spark"),
+        (["aggregate", "STORE", "-o", "RUN", "--one-voice", "0,1"], "needs annotations in memory"),
         (["aggregate", "LABELS", "--resume"], "are for stores"),
         (["aggregate", "BROKEN", "-o", "RUN"], "not a finished store"),
         (

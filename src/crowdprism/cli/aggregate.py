@@ -38,10 +38,12 @@ from crowdprism.cli.shard_command import (
     StoreRun,
     aggregate_store,
     beyond_memory,
+    count_each_annotator,
     fit_out_of_core,
     holds_store,
     show_store_run,
 )
+from crowdprism.errors import counted
 from crowdprism.files import replacing_file
 
 if TYPE_CHECKING:
@@ -104,6 +106,7 @@ def aggregate(
         return
     large: StoreRun | None = None
     if holds_store(files):
+        count_each_annotator(aggregator, voices)
         large = aggregate_store(aggregator, files[0], output, stores, report=report, force=force)
     else:
         stores.require_store()
@@ -199,7 +202,7 @@ def gold_accuracy(result: FitResult, annotations: Annotations) -> float | None:
 def describe_gold(result: FitResult) -> str:
     """Say that gold was used, and what follows for measures."""
     return (
-        f"{result.n_known:,} items have gold, which was used: they have their known class, and annotators were judged "
+        f"gold of {counted(result.n_known, 'item')} was used: these have their known class, and annotators were judged "
         "by it. Accuracy against gold is that of a fit without it."
     )
 

@@ -274,7 +274,7 @@ class VoiceOptions:
         VoiceOption("--dependence", help="auto: find annotators who answer as one; none: count every annotator."),
     ] = "auto"
 
-    def apply(self, method: Any, annotations: Annotations) -> None:
+    def apply(self, method: Any, annotations: Any) -> None:
         """Set `dependence` of a method; an error where the method has none and one was asked for."""
         if self.dependence not in ("auto", "none"):
             raise InvalidParameterError(f"--dependence takes auto or none, not {self.dependence!r}.")

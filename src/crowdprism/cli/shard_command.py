@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.options import AsJson, StoreOption
+from crowdprism.cli.options import AsJson, StoreOption, VoiceOptions
 from crowdprism.cli.run_folder import Run, Written, run_target, write_run
 from crowdprism.cli.screen import print_json, print_table, remark
 from crowdprism.errors import InvalidParameterError
@@ -80,6 +80,13 @@ class StoreOptions:
             )
 
 
+def count_each_annotator(aggregator: Aggregator, voices: VoiceOptions) -> None:
+    """Apply what a store can follow of the options for annotators who answer as one."""
+    if voices.one_voice:
+        raise InvalidParameterError("--one-voice needs annotations in memory. On a store every annotator is counted.")
+    voices.apply(aggregator, None)
+
+
 def holds_store(files: list[Path]) -> bool:
     """Whether the input of `aggregate` is a store."""
     if len(files) != 1 or not files[0].is_dir():
@@ -130,6 +137,8 @@ def fit_out_of_core(
     with working_folder(output, resume=options.resume) as working:
         if not isinstance(source, Shards):
             remark("note: class probabilities of all items would not fit in memory, so the work is done out of core")
+            if source.gold is not None and source.gold.count():
+                remark("note: gold is not used out of core")
             source = write_annotations(source, working / "store", force=True)
         result = fit_store(aggregator, source, working, engine=options.engine, master=options.master)
         move_labels(working, fresh)
