@@ -13,7 +13,7 @@ from torch import nn
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers.fitting import NetworkPlan, Validation, make_validation, try_network
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import CrowdprismWarning, InvalidParameterError
 
 sys.path.insert(0, str(Path(__file__).parent))
 import crowds
@@ -113,3 +113,10 @@ def test_a_network_is_tried_and_left_in_the_mode_it_had() -> None:
     assert raised.value.parameter == "network"
     with pytest.raises(InvalidParameterError, match=r"returns shape \(2, 3\)"):
         try_network(network, NetworkPlan("mine", (4,), n_annotators=1, n_classes=7, device=torch.device("cpu")))
+
+
+def test_training_on_gold_of_every_item_is_warned_of() -> None:
+    X, table = np.eye(2).repeat(3, axis=0), np.repeat([[0, 0], [1, 1]], 3, axis=0)
+    known = Annotations.from_dense(table).with_gold(dict.fromkeys(range(6), 0))
+    with pytest.warns(CrowdprismWarning, match="Every annotated item has gold"):
+        quick(epochs=1).fit(X, known)

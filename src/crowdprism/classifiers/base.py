@@ -252,7 +252,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self._check_parameters(prepared.problem)
         if self.dependence not in ("auto", None):
             given_groups(self.dependence, prepared.annotations)  # an unknown name is an error before training
-        advice = tuple(self._advice(prepared.problem))
+        advice = (*self._advice(prepared.problem), *fitting.gold_advice(prepared.problem.annotations))
         for message in advice:
             warnings.warn(message, CrowdprismWarning, stacklevel=3)
         return replace(prepared, warnings=advice)

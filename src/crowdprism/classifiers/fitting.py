@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -11,7 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from crowdprism.aggregators.base import ALL_KNOWN
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import positions
 from crowdprism.classifiers import inputs
 from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood, network_probs
@@ -136,6 +138,13 @@ def prepare(
     flat = FlatAnnotations.of(kept, extra_items=n_items - kept.n_items)
     problem = Problem(kept, flat, scaled(features), batch_size, device, seed)
     return Prepared(problem, validation, annotations, scaling)
+
+
+def gold_advice(annotations: Annotations) -> Iterable[str]:
+    """Return a warning where nothing is left to measure on."""
+    gold = known_classes(annotations)
+    if gold is not None and (gold[annotations.labels_per_item > 0] >= 0).all():
+        yield ALL_KNOWN
 
 
 def training_settings(model: Any, parameters: set[str], problem: Problem) -> TrainingSettings:
