@@ -260,6 +260,7 @@ class ConfusionPass(AnnotationPass):
     Examples
     --------
     >>> from types import SimpleNamespace
+    >>> from crowdprism.aggregators.cells import cells_of
     >>> cells = cells_of(Annotations.from_dense([[0, 0], [1, -1]]))
     >>> right = np.where(cells.label_of[:, None] == np.arange(2), 0.9, 0.1)
     >>> model = SimpleNamespace(likelihood=right, class_prior=np.array([0.5, 0.5]))
