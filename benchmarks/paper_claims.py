@@ -150,11 +150,11 @@ multiplies the labels of an item as independent evidence, as Dawid-Skene does.
 
 {dependence}
 
-The claim holds: copies leave the error of `ccem` nearly as it was, and it falls with more annotations. The two that multiply
-labels take the copies for many witnesses, end at errors five to seventeen times as large, and more annotations do not
-help. Among independent annotators they are the more precise ones: `ccem` needs no independence and does not use it.
-By default GeoCrowdNet tempers the evidence, and Dawid-Skene counts annotators who answer as one voice once; both were
-switched off here.
+The claim holds: copies leave the error of `ccem` nearly as it was, and it falls with more annotations. The two that
+multiply labels take the copies for many witnesses, end at errors five to seventeen times as large, and more annotations
+do not help. Among independent annotators they are the more precise ones: `ccem` needs no independence and does not use
+it. By default GeoCrowdNet tempers the evidence, and Dawid-Skene counts annotators who answer as one voice once; both
+were switched off here.
 
 ## The more annotators, the more probably they are sufficiently scattered
 
