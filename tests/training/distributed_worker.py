@@ -32,7 +32,7 @@ def data(n_items: int = N_ITEMS) -> tuple[Any, Any]:
 
 def fitted(name: str, **settings: Any) -> dict[str, np.ndarray]:
     features, crowd = data()
-    model = make_classifier(name, epochs=3, batch_size=32, random_state=0, selection="last", **settings)
+    model = make_classifier(name, epochs=1, batch_size=32, random_state=0, selection="last", **settings)
     model.fit(features, crowd)
     weights = {key: value.double().numpy() for key, value in model.to_module().state_dict().items()}
     return weights | {"probabilities": model.result_.class_probabilities}
