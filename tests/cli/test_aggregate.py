@@ -38,6 +38,20 @@ def test_json_is_for_machines(run, labels_csv: Path) -> None:
     assert 0 <= record["account"]["expected_accuracy"]["low"] < record["account"]["expected_accuracy"]["high"] <= 1
 
 
+def test_gold_is_used_and_what_is_measured_against_it_has_not_seen_it(run, labels_csv: Path, tmp_path: Path) -> None:
+    gold = tmp_path / "gold.csv"
+    gold.write_text("item,label\nimg1.png,dog\n", encoding="utf-8")
+    used = run("aggregate", labels_csv, "--gold-file", gold, "--json")
+    record = json.loads(used.out)
+    assert record["labels"][0]["label"] == "dog"
+    assert record["gold_used"] == 1
+    assert record["accuracy_against_gold"] == 0.0
+    assert "gold of 1 item was used" in used.err.replace("\n", " ")
+    hidden = json.loads(run("aggregate", labels_csv, "--gold-file", gold, "--no-use-gold", "--json").out)
+    assert hidden["labels"][0]["label"] == "cat"
+    assert hidden["gold_used"] == 0
+
+
 def test_the_first_sentence_is_how_right_the_labels_are_and_how_to_know_more(crowd_folder: Path, run) -> None:
     _, said, _ = run("aggregate", "labels.csv", "-o", "run", "--no-report")
     first = said.splitlines()[0]
