@@ -100,10 +100,10 @@ WAYS: dict[str, Callable[[list[str]], list[str]]] = {
 
 
 def main(words: list[str]) -> None:
-    """Fit in each way; with --shared each method in one of them."""
-    ways = [word for word in words if word != "--shared"]
-    step = len(ways) if "--shared" in words else 1
-    parts = {way: METHODS[place % step :: step] for place, way in enumerate(ways)}
+    """Fit every method in the first way, and in all others; with --shared, each in one of the others."""
+    first, *others = [word for word in words if word != "--shared"]
+    step = len(others) if "--shared" in words else 1
+    parts = {first: METHODS} | {way: METHODS[place % step :: step] for place, way in enumerate(others)}
     json.dump({way: dict(zip(part, WAYS[way](part), strict=True)) for way, part in parts.items()}, sys.stdout)
 
 
