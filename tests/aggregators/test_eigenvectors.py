@@ -18,8 +18,10 @@ def crowd(confusions: np.ndarray, *, n_items: int, labels: int) -> tuple[Annotat
 
 
 def signed(a: Annotations) -> np.ndarray:
+    """Signed labels minus each annotator's mean; 0 where there is no label."""
     table = a.to_dense()
-    return np.where(table < 0, 0, 2 * table - 1)
+    signs = np.where(table < 0, np.nan, 2.0 * table - 1)
+    return np.nan_to_num(signs - np.nanmean(signs, axis=0))
 
 
 def leading(matrix: np.ndarray) -> np.ndarray:
@@ -37,7 +39,8 @@ def test_skills_are_the_leading_singular_vector_of_the_signed_table() -> None:
 def test_skills_are_the_ratio_of_the_eigenvectors_of_agreement_and_of_shared_items() -> None:
     a, _ = crowd(one_coin([0.9, 0.8, 0.7, 0.6, 0.2], 2), n_items=80, labels=3)
     skills = EigenvectorRatio(iterations=5000, tolerance=1e-13).fit(a).result_.skills
-    agreement, shared = signed(a).T @ signed(a), np.abs(signed(a)).T @ np.abs(signed(a))
+    there = (a.to_dense() >= 0).astype(float)
+    agreement, shared = signed(a).T @ signed(a), there.T @ there
     np.fill_diagonal(agreement, 0)
     np.fill_diagonal(shared, 0)
     expected = leading(agreement) / leading(shared)
@@ -57,6 +60,14 @@ def test_spammers_lose_their_vote(method: type, n_classes: int) -> None:
     a, truth = crowd(hammer_spammer(60, n_classes, hammer_share=0.4), n_items=800, labels=7)
     found = {kind: float((kind().fit(a).result_.labels() == truth).mean()) for kind in (method, MajorityVote)}
     assert found[method] > found[MajorityVote] + 0.03
+
+
+@pytest.mark.parametrize("method", [Eigenvector, EigenvectorRatio])
+def test_annotators_who_always_say_the_same_are_not_believed(method: type) -> None:
+    truth = np.random.default_rng(3).integers(2, size=200)
+    noisy = np.where(np.random.default_rng(4).random((200, 4)) < 0.25, 1 - truth[:, None], truth[:, None])
+    table = np.concatenate([noisy, np.ones((200, 5), dtype=int)], axis=1)
+    assert (method().fit(Annotations.from_dense(table)).result_.labels() == truth).mean() > 0.8
 
 
 @pytest.mark.parametrize("method", [Eigenvector, EigenvectorRatio])
