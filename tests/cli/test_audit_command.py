@@ -104,6 +104,7 @@ def test_answers_to_other_labels_are_refused(run, crowd_folder: Path) -> None:
         (("--gold-file", "labels.csv", "-o", "a.csv"), "nothing to audit"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:Every annotated item has gold")
 def test_bad_options_write_nothing(failed, words: tuple, message: str) -> None:
     assert message in failed("audit", "labels.csv", *words)
 

@@ -8,6 +8,7 @@ import pytest
 
 import crowdprism as cp
 from crowdprism.cli.questions import ContentOptions, describe_source, save_page
+from crowdprism.cli.screen import set_quiet
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import read_annotations_with_report
 from crowdprism.report.answer_page import Questions
@@ -33,6 +34,7 @@ def test_content_comes_from_the_annotation_file_or_from_a_table(tmp_path: Path) 
 
 
 def test_nothing_to_ask_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    set_quiet(False)  # as a command would
     annotations = cp.Annotations.from_dense([[0, 1], [1, 1]])
     save_page(tmp_path / "p.html", Questions("t", "n", [], annotations.classes), remote_images=False)
     assert "nothing to ask" in capsys.readouterr().err
