@@ -99,7 +99,7 @@ def test_every_parameter_has_a_rule_that_its_default_keeps(name: str) -> None:
         ("raykar", {"smoothing": -0.1}, "smoothing must be a number of at least 0, not -0.1"),
         ("coinnet", {"strength": float("inf")}, "strength must be a number of at least 0, not inf"),
         ("unionnet-a", {"off_diagonal": 1}, "off_diagonal must be a number of at least 0 and below 1, not 1"),
-        ("doctornet", {"weighted": 1}, "weighted must be True or False, not 1"),
+        ("doctornet", {"weighted": 1}, "weighted must be True or False or 'item', not 1"),
         ("max-mig", {"divergence": "js"}, "divergence must be 'kl', .* or 'tvd', not 'js'"),
         ("nn-mv", {"aggregator": "oracle"}, "aggregator must be 'majority-vote', .*, not 'oracle'"),
         ("crowdlayer", {"batch_size": "all"}, "batch_size must be a whole number of at least 1 or 'auto', not 'all'"),

@@ -24,11 +24,6 @@ def test_a_row_may_have_a_crowd_of_its_own() -> None:
     assert kinds == {"gold": "gold", "nn-mv": "human"}
 
 
-def test_the_study_with_clean_labels_shares_its_fits_with_table_2() -> None:
-    ours = {fit.key for fit in make_plan(load_study("human-clean"), "cpu").fits}
-    assert {fit.key for fit in make_plan(load_study("T2"), "cpu").fits} <= ours
-
-
 def test_every_parameter_of_every_packaged_study_exists() -> None:
     for name in study_names():
         study = load_study(name)
@@ -84,7 +79,8 @@ def test_methods_with_defaults_only_take_nothing_from_study_and_budget(tiny_text
 
 
 ROWS = sorted((Path(__file__).parents[2] / "benchmarks" / "results" / "experiments").glob("*.jsonl"))
-NO_LONGER_WANTED = {"human.jsonl": 0, "rows.jsonl": 4}  # rows that no packaged study asks for
+# Rows that no packaged study asks for; most were measured before T1 and T2 followed the reference.
+NO_LONGER_WANTED = {"human.jsonl": 0, "rows.jsonl": 392}
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: path.name)

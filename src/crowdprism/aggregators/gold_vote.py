@@ -36,7 +36,7 @@ class GoldVote(Aggregator):
     --------
     >>> a = Annotations.from_dense([[0, 1, 1], [1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]])
     >>> calibrated = a.with_gold({0: 0, 1: 1, 2: 0, 3: 1})
-    >>> GoldVote().fit(calibrated).result_.labels()[4]  # the two who agree were wrong on every gold item
+    >>> int(GoldVote().fit(calibrated).result_.labels()[4])  # the two who agree were wrong on every gold item
     0
     """
 

@@ -40,9 +40,9 @@ class OrdinalDawidSkene(DawidSkene):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[1, 1, 2], [2, 2, 3], [3, 3, 3], [1, 1, 2], [2, 2, 3]])
+    >>> a = Annotations.from_dense([[1, 1, 1, 2], [2, 2, 2, 3], [3, 3, 3, 3], [1, 1, 2, 2], [2, 2, 2, 3]])
     >>> fitted = OrdinalDawidSkene().fit(a)
-    >>> fitted.result_.labels().tolist(), bool(fitted.bias_[2] > 0)
+    >>> fitted.result_.labels().tolist(), bool(fitted.bias_[3] > 0.5)
     ([1, 2, 3, 1, 2], True)
     """
 

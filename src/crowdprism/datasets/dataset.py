@@ -207,7 +207,7 @@ def load_dataset(name: str, *, fetch: bool = True) -> Dataset:
     --------
     >>> simulated = load_dataset("simulated")
     >>> simulated.annotations
-    Annotations(1200 annotations of 1200 items by 12 annotators, 4 classes: 'north', 'east', 'south', ... (4 in all))
+    Annotations(1,200 annotations of 1,200 items by 12 annotators, 4 classes: 'north', 'east', 'south', ... (4 in all))
     >>> {split: len(items) for split, items in simulated.splits.items()}
     {'train': 600, 'valid': 200, 'test': 400}
     """

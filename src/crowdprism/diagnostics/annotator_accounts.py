@@ -99,7 +99,7 @@ def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorRe
     >>> from crowdprism.aggregators import make_aggregator
     >>> from crowdprism.simulate import demo_annotations
     >>> a = demo_annotations(np.arange(1300) % 10)
-    >>> report = annotator_report(make_aggregator("dawid-skene").fit(a).result_, a)
+    >>> report = annotator_report(make_aggregator("dawid-skene", use_gold=False).fit(a).result_, a)
     >>> report.kind[0], report.kind[-1]
     ('reliable', 'adverse')
     """

@@ -78,7 +78,7 @@ def examine(
     >>> from crowdprism.aggregators import make_aggregator
     >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
     >>> a = simulate_annotations(np.arange(200) % 2, one_coin([0.9] * 5, 2), per_item(200, 5, labels=3))
-    >>> findings = examine(make_aggregator("dawid-skene").fit(a).result_, a)
+    >>> findings = examine(make_aggregator("dawid-skene", use_gold=False).fit(a).result_, a)
     >>> findings["co-labelling"].severity, findings["class order"].severity
     ('good', 'good')
     """

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from crowdprism.errors import InvalidParameterError
@@ -96,7 +97,10 @@ def process_group(device: str) -> Iterator[Processes]:
         on_cuda = device == "cuda" or (device == "auto" and torch.cuda.is_available())
         if on_cuda:
             torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
-        distributed.init_process_group("nccl" if on_cuda else "gloo")
+        store, rank, n_processes = next(rendezvous("env://"))
+        # After a restart the addresses of lost processes are still in the store: each attempt has its own part of it.
+        attempt = distributed.PrefixStore(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"), store)  # type: ignore[attr-defined]
+        distributed.init_process_group("nccl" if on_cuda else "gloo", store=attempt, rank=rank, world_size=n_processes)
     try:
         yield processes_here()
     finally:
