@@ -258,3 +258,9 @@ def test_intervals_hold_what_is_drawn_from_the_model_itself(n_gold: int) -> None
         found = expected_share(scores[~known], weights, n_known=n_gold, n_right=int((known & right).sum()))
         held.append(found.low <= right.mean() <= found.high)
     assert 0.84 <= np.mean(held) <= 0.97
+
+
+def test_parameters_that_are_arrays_do_not_stand_in_the_way() -> None:
+    a = Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]])
+    result = make_aggregator("dawid-skene", class_prior=np.array([0.5, 0.5])).fit(a).result_
+    assert result.expected_accuracy is not None

@@ -278,7 +278,9 @@ def account_of(result: FitResult, annotations: Annotations, *, annotator_level: 
     labels = np.argmax(result.class_probabilities, axis=1)
     blind = result.blind
     reference, own = blind.class_probabilities, blind.method == result.method
-    plain = {**blind.parameters, "use_gold": True} == DawidSkene().get_params()
+    defaults = DawidSkene(use_gold=False).get_params()
+    given = {**blind.parameters, "use_gold": False}
+    plain = given.keys() == defaults.keys() and all(np.array_equal(given[name], defaults[name]) for name in given)
     if not blind.uses_features and not (blind.method == DawidSkene.name and plain):
         with suppress(UnsuitableDataError), quiet_fit():
             reference, own = DawidSkene(use_gold=False).fit(annotations).result_.class_probabilities, False
