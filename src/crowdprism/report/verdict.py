@@ -157,7 +157,7 @@ def from_account(result: FitResult) -> list[Finding]:
         sentence = "How many labels are right was not estimated: this needs the annotations or a newly saved result."
         return [Finding("expected accuracy", "note", sentence)]
     advice = account.advice()
-    remedy = f"{advice} Ask for them with `crowdprism audit`." if advice else ""
+    remedy = f"{advice} Ask for them with crowdprism audit." if advice else ""
     severity: Severity = "good" if is_confirmed(result) else "note"
     return [Finding("expected accuracy", severity, account.sentence(), remedy, account.expected_accuracy.value)]
 
