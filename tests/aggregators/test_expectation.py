@@ -183,8 +183,8 @@ from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.annotations import Annotations
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
-item = np.repeat(np.arange(20_000), 5)
-truth = rng.integers(0, 12, 20_000)
+item = np.repeat(np.arange(8000), 5)
+truth = rng.integers(0, 12, 8000)
 label = np.where(rng.random(len(item)) < 0.7, truth[item], rng.integers(0, 12, len(item)))
 a = Annotations.from_triplets(item, rng.integers(0, 30, len(item)), label)
 quick = {"ebcc": {"n_subtypes": 3, "n_restarts": 1, "max_iter": 9}, "mace": {"n_restarts": 2}, "glad": {"max_iter": 9}}
@@ -303,6 +303,7 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
+@pytest.mark.xdist_group("bounds checks")  # built once
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
     checked: ModuleType, weighted: bool, monkeypatch: pytest.MonkeyPatch
@@ -326,6 +327,7 @@ def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
         require_equal(run(), em.Expectation(expected.log_likelihood, expected.counts, expected.class_totals))
 
 
+@pytest.mark.xdist_group("bounds checks")
 def test_bounds_checks_catch_a_cell_that_is_not_there(checked: ModuleType) -> None:
     start, cell = np.array([0, 2]), np.array([0, 9], dtype=np.uint32)
     table, prior, rows = np.full((2, 2), 0.5), np.full(2, 0.5), np.empty((1, 2))
