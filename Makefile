@@ -14,7 +14,7 @@ demo: .venv/.base  ## a simulated crowd labels digits; see what is recovered
 	@$(BIN)/crowdprism demo
 
 test: .venv/.test lint types  ## lint, types and tests
-	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist loadgroup
+	$(ONE_THREAD) $(BIN)/python -m pytest -q -n 2 --dist loadfile
 
 FUZZ_SECONDS ?= 600
 fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (FUZZ_SECONDS), then mutants of files and runs

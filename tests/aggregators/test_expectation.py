@@ -303,7 +303,6 @@ def checked(tmp_path_factory: pytest.TempPathFactory) -> ModuleType:
     return module
 
 
-@pytest.mark.xdist_group("bounds checks")  # built once
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
     checked: ModuleType, weighted: bool, monkeypatch: pytest.MonkeyPatch
@@ -327,7 +326,6 @@ def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
         require_equal(run(), em.Expectation(expected.log_likelihood, expected.counts, expected.class_totals))
 
 
-@pytest.mark.xdist_group("bounds checks")
 def test_bounds_checks_catch_a_cell_that_is_not_there(checked: ModuleType) -> None:
     start, cell = np.array([0, 2]), np.array([0, 9], dtype=np.uint32)
     table, prior, rows = np.full((2, 2), 0.5), np.full(2, 0.5), np.empty((1, 2))

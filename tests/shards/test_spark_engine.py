@@ -23,7 +23,6 @@ from crowdprism.errors import InvalidParameterError, MissingDependencyError
 from crowdprism.shards import Shards, aggregate_shards, spark_engine, store_runs
 from crowdprism.shards.spark_engine import expectations_of, require_answer, require_executors, require_spark, rows_of
 
-pytestmark = pytest.mark.xdist_group("spark")  # one cluster
 LEARNED = ("confusions", "skills", "class_prior", "confusion_posterior", "class_probabilities")
 METHODS: dict[str, dict[str, Any]] = {
     "dawid-skene": {"max_iter": 2, "tolerance": 0},

@@ -18,7 +18,6 @@ from crowdprism.formats.write import write_annotations
 from crowdprism.networks.backbones import Dropout
 from crowdprism.training.distributed import Processes, process_group, processes_here, require_share, shared_layers
 
-pytestmark = pytest.mark.xdist_group("torchrun")  # what is dear to set up is set up once
 WORKER = Path(__file__).with_name("distributed_worker.py")
 DOUBLE = ("double none", "double F", "double W", "double batch norm")
 REFUSED = {name for name in CLASSIFIERS if name.startswith("doctornet")}
