@@ -31,6 +31,7 @@ def different(found: dict[str, dict[str, str]], plain: dict[str, str]) -> list[t
     return [(way, name) for way, bits in found.items() for name, digest in bits.items() if digest != plain[name]]
 
 
+@pytest.mark.slow  # two minutes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
 def test_hash_seed_threads_and_processes_change_no_bit_of_any_method(plain: dict[str, str]) -> None:
     found = run("plain", *WAYS, "--shared", hash_seed="2")  # each method plainly and in one of the ways
