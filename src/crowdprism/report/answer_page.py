@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from crowdprism.annotations.notebook import display_name
 from crowdprism.files import replacing_file
 from crowdprism.formats.inert_cells import MARKER, inert
 from crowdprism.formats.item_content import ItemContent
-from crowdprism.report.page import asset, embedded_json, hash_of, style_sheet
+from crowdprism.report.page import asset, embedded_json, fill
 
 PIXELS = 1200  # width and height, at most, of an image to judge
 NO_IMAGES, REMOTE_IMAGES = "data:", "data: https: http:"
@@ -55,22 +54,17 @@ def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, rem
 
     The page asks nothing of any server, unless `remote_images` lets it load images from the addresses in the content.
     """
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    script, style = asset("answer.js"), style_sheet() + asset("answer.css")
-    page = environment.from_string(asset("answer.html.j2")).render(
+    page = fill(
+        "answer.html.j2",
+        script=asset("answer.js"),
+        more_style=asset("answer.css"),
         title=display_name(questions.title),
         n_items=len(questions.items),
         command=questions.command,
         data=Markup(embedded_json(page_data(questions, remote_images))),
-        script=Markup(script),
-        script_hash=hash_of(script),
-        style=Markup(style),
-        style_hash=hash_of(style),
         image_sources=REMOTE_IMAGES if remote_images else NO_IMAGES,
-        made=datetime.now().strftime("%Y-%m-%d %H:%M"),
     )
     with replacing_file(path) as fresh:
         fresh.write_text(page, encoding="utf-8")

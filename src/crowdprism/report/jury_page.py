@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from crowdprism import __version__
-from crowdprism.annotations.notebook import visible
 from crowdprism.calibration.jury import Figure, JuryReport
 
 
@@ -41,25 +39,13 @@ def percent(figure: Figure) -> str:
 
 def jury_page(report: JuryReport, *, made: datetime | None = None) -> str:
     """The report on a jury as the text of one HTML page without scripts."""
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+    from crowdprism.report.page import fill  # charts, which the sentences do not need
 
-    from crowdprism.report.page import asset, hash_of, style_sheet  # charts, which the sentences do not need
-
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    return environment.from_string(asset("jury.html.j2")).render(
+    return fill(
+        "jury.html.j2",
+        made=made,
         report=report,
         lines=jury_lines(report),
         names=[judge.name for judge in report.judges],
         correlation=[[None if value != value else value for value in row] for row in report.correlation.tolist()],
-        style=Markup(style_sheet()),
-        style_hash=hash_of(style_sheet()),
-        made=(made or datetime.now()).strftime("%Y-%m-%d %H:%M"),
-        version=__version__,
     )

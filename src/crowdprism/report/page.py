@@ -11,6 +11,8 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from crowdprism import __version__
+from crowdprism.annotations.notebook import visible
 from crowdprism.report.annotator_stories import Story
 from crowdprism.report.charts import draw_all
 from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
@@ -29,22 +31,43 @@ def asset(name: str) -> str:
 
 def render(content: ReportContent, *, made: datetime) -> str:
     """The whole page."""
-    from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 
-    # Every name from data passes through autoescape; Markup marks only what was made here.
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    script = asset("page.js")
-    return environment.from_string(asset("page.html.j2")).render(
+    return fill(
+        "page.html.j2",
+        script=asset("page.js"),
+        made=made,
         content=content,
         charts={name: Markup(chart) for name, chart in draw_all(content).items()},
         data=Markup(embedded_json(table_data(content))),
+    )
+
+
+def fill(template: str, *, made: datetime | None = None, script: str = "", more_style: str = "", **values: Any) -> str:
+    """Fill the template of a page.
+
+    Every text from data is escaped, with hidden characters spelt out; only Markup, which is made here, is not. The
+    content policy of the pages allows the script and the style with these hashes and no other.
+    """
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+    style = style_sheet() + more_style
+    return environment.from_string(asset(template)).render(
         script=Markup(script),
-        # The content policy of the page allows the script and the style with these hashes and no other.
         script_hash=hash_of(script),
-        style=Markup(style_sheet()),
-        style_hash=hash_of(style_sheet()),
-        made=made.strftime("%Y-%m-%d %H:%M"),
+        style=Markup(style),
+        style_hash=hash_of(style),
+        made=(made or datetime.now()).strftime("%Y-%m-%d %H:%M"),
+        version=__version__,
+        **values,
     )
 
 

@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from crowdprism import __version__
-from crowdprism.annotations.notebook import visible
-
 BAR = 200  # width of a drawn interval, in its own units
 
 
@@ -63,27 +60,15 @@ def tables_page(
     >>> "&lt;b&gt;" in page, "<script" in page
     (True, False)
     """
-    from jinja2 import Environment, StrictUndefined
-    from markupsafe import Markup
+    from crowdprism.report.page import fill
 
-    from crowdprism.report.page import asset, hash_of, style_sheet
-
-    environment = Environment(
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: visible(value) if type(value) is str else value,
-    )
-    return environment.from_string(asset("tables.html.j2")).render(
+    return fill(
+        "tables.html.j2",
+        made=made,
         title=title,
         eyebrow=eyebrow,
         lines=lines,
         tables=[table for table in tables if table.rows],
         foot=foot,
         bar=BAR,
-        style=Markup(style_sheet()),
-        style_hash=hash_of(style_sheet()),
-        made=(made or datetime.now()).strftime("%Y-%m-%d %H:%M"),
-        version=__version__,
     )
