@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import crowdprism as cp
-from crowdprism.report.charts import annotator_chart, certainty_chart, curve_chart, distinct, draw, draw_all
+from crowdprism.report.charts import Scale, annotator_chart, certainty_chart, curve_chart, draw_all, text
 from crowdprism.report.content import build_content
 from crowdprism.report.palette import LIGHT
 from crowdprism.report.report_records import Curve, ReportContent, ReportOptions
@@ -53,21 +53,44 @@ def test_a_curve_is_described_by_its_ends() -> None:
 def test_one_dot_is_drawn_per_annotator(shown: ReportContent) -> None:
     svg = annotator_chart(shown)
     assert "for 40 annotators" in description(svg)
-    assert svg.count(f'fill="{LIGHT.right}"') == 40
+    assert svg.count("<circle") == 40
 
 
-def test_charts_use_only_colours_that_the_themes_exchange(shown: ReportContent) -> None:
-    colours = {colour for svg in draw_all(shown).values() for colour in re.findall(r'(?:fill|stroke)="(#[^"]*)"', svg)}
-    assert colours <= set(vars(LIGHT).values())
+def test_a_point_stands_where_its_numbers_are(shown: ReportContent) -> None:
+    rows = tuple(replace(row, n_labels=10 * (at + 1), accuracy=at / 39) for at, row in enumerate(shown.annotators.rows))
+    svg = annotator_chart(replace(shown, annotators=replace(shown.annotators, rows=rows)))
+    places = np.array(re.findall(r'<circle cx="([^"]*)" cy="([^"]*)"', svg), dtype=float)
+    assert np.all(np.diff(places, axis=0) * [1, -1] > 0), "more labels stand further right, higher accuracy higher up"
+    assert places[0, 1] == 0
+    assert places[-1, 1] == -200
 
 
-def test_charts_announce_themselves_once_and_hold_no_other_role() -> None:
-    svg = draw(
-        {"data": {"values": [{"x": 1}]}, "mark": "point", "encoding": {"x": {"field": "x"}}}, description='a "b" <c>'
-    )
-    assert svg.count("role=") == 1
-    assert 'aria-label="a &quot;b&quot; &lt;c&gt;"' in svg
+def test_bars_are_as_high_as_their_counts() -> None:
+    heights = re.findall(r'<rect [^>]* height="([^"]*)"', certainty_chart((10, 0, 5, 20)))
+    assert [float(height) for height in heights] == [100, 50, 200]
 
 
-def test_names_that_look_alike_are_kept_apart_in_charts() -> None:
-    assert distinct(["7", "7", "7"]) == ["7", "7 (2)", "7 (3)"]
+def test_ticks_are_round_numbers_within_the_scale() -> None:
+    assert Scale(-431.25, -431.2, 0, 1).ticks() == [-431.25, -431.24, -431.23, -431.22, -431.21, -431.2]
+    assert Scale(0, 1, 0, 1).ticks(2) == [0, 0.5, 1]
+    assert Scale(7, 7, 0, 1).ticks(2) == [7]
+    assert Scale(3, 90, 0, 1, logarithmic=True).ticks() == [5, 10, 20, 50]
+
+
+def test_logarithmic_scales_place_equal_ratios_at_equal_distances() -> None:
+    scale = Scale(1, 10000, 0, 100, logarithmic=True)
+    assert [round(scale(value)) for value in (1, 10, 100, 1000, 10000)] == [0, 25, 50, 75, 100]
+
+
+def test_charts_use_only_colours_of_the_themes(shown: ReportContent) -> None:
+    colours = {colour for svg in draw_all(shown).values() for colour in re.findall(r'(?:fill|stroke)="([^"]*)"', svg)}
+    assert colours - {"none"} <= {f"var(--{role})" for role in vars(LIGHT)}
+
+
+def test_charts_announce_themselves_once_and_hold_no_other_role(shown: ReportContent) -> None:
+    for svg in draw_all(shown).values():
+        assert svg.count("role=") == svg.count("aria-label=") == 1
+
+
+def test_texts_from_data_are_escaped() -> None:
+    assert text(0, 0, 'a "b" <c>').endswith(">a &quot;b&quot; &lt;c&gt;</text>")

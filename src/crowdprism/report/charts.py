@@ -1,70 +1,30 @@
-"""Charts, written in Vega-Lite and drawn to SVG when the report is built.
+"""Charts as SVG, drawn when the report is built.
 
-The page contains finished pictures: there is no charting library to load, and they print. Colours are those of the
-light theme; a style sheet replaces them in the dark theme (`palette.chart_rules`).
+The page contains finished pictures: there is no charting library to load, and they print. Colours are the variables of
+the page's themes (`palette.variables`).
 """
 
 from __future__ import annotations
 
-import html
-import re
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from html import escape
 from typing import Any
 
-from crowdprism.errors import MissingDependencyError
-from crowdprism.report.palette import LIGHT
 from crowdprism.report.report_records import ClassRow, Curve, Graph, PairTable, Reliability, ReportContent
 
-Spec = dict[str, Any]
-
-WIDTH, HEIGHT = 340, 200  # fits a phone unshrunk
-FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+WIDTH, HEIGHT = 340, 200  # of the area inside the axes; fits a phone unshrunk
+BELOW, EDGE = 40, 10  # room for the labels of the horizontal axis, and around the rest
+LETTER = 6.8  # mean width of a letter
+INK, MUTED, LINE, RIGHT, WRONG = (f"var(--{role})" for role in ("ink", "muted", "line", "right", "wrong"))
+DASHED = "4 3"
+MOST_BARS = 30
 MOST_POINTS = 600
 MOST_INTERVALS = 80
 MOST_NODE_NAMES = 10  # more would cover each other
+LONGEST_NAME = 16  # letters
 WIDE_RANGE = 20  # counts that differ by more than this factor are drawn on a logarithmic axis
-PERCENT = ".0%"
-
-CONFIG: Spec = {
-    "background": None,
-    "padding": 4,
-    "font": FONT,
-    "view": {"stroke": None},
-    "axis": {
-        "labelColor": LIGHT.muted,
-        "titleColor": LIGHT.muted,
-        "gridColor": LIGHT.line,
-        "domainColor": LIGHT.line,
-        "tickColor": LIGHT.line,
-        "labelFontSize": 11,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-        "ticks": False,
-        "domain": False,
-        "labelPadding": 6,
-    },
-    "legend": {"labelColor": LIGHT.muted, "titleColor": LIGHT.muted, "labelFontSize": 12, "titleFontWeight": "normal"},
-    "mark": {"aria": False},
-}
-
-
-def draw(spec: Spec, *, description: str) -> str:
-    """The chart as an SVG element that screen readers announce by its description.
-
-    Examples
-    --------
-    >>> draw({"data": {"values": []}, "mark": "point"}, description="nothing <yet>")[:37]
-    '<svg role="img" aria-label="nothing &'
-    """
-    try:
-        import vl_convert
-    except ImportError as error:
-        raise MissingDependencyError("Charts need vl-convert-python: pip install vl-convert-python.") from error
-    svg: str = vl_convert.vegalite_to_svg({"config": CONFIG, "width": WIDTH, "height": HEIGHT, **spec})
-    svg = re.sub(r' (?:role|aria-[a-z]+)="[^"]*"', "", svg)  # one picture, one description
-    label = html.escape(description, quote=True)
-    return re.sub(r'<svg xmlns="[^"]*" xmlns:xlink="[^"]*"', f'<svg role="img" aria-label="{label}"', svg, count=1)
 
 
 def draw_all(content: ReportContent) -> dict[str, str]:
@@ -72,7 +32,7 @@ def draw_all(content: ReportContent) -> dict[str, str]:
     charts: dict[str, str] = {}
     if content.certainty:
         charts["certainty"] = certainty_chart(content.certainty)
-    if len(content.class_rows) <= 30:
+    if len(content.class_rows) <= MOST_BARS:
         charts["classes"] = class_chart(content.class_rows)
     if any(row.accuracy is not None and row.n_labels for row in content.annotators.rows):
         charts["annotators"] = annotator_chart(content)
@@ -87,218 +47,239 @@ def draw_all(content: ReportContent) -> dict[str, str]:
     return charts
 
 
-def number(field: str, title: str | None = None, *, scale: Spec | None = None, **axis: Any) -> Spec:
-    """A channel that shows numbers, with the title and options of its axis."""
-    channel: Spec = {"field": field, "type": "quantitative", "axis": {"title": title, **axis}}
-    return channel if scale is None else {**channel, "scale": scale}
+@dataclass(frozen=True)
+class Scale:
+    """Places numbers from `low` to `high` between two pixels, by their logarithms if asked."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high, at = (math.log(one) if self.logarithmic else one for one in (self.low, self.high, value))
+        return self.start + (at - low) / ((high - low) or 1) * (self.end - self.start)
+
+    def ticks(self, most: int = 5) -> list[float]:
+        """Round numbers within the scale.
+
+        Examples
+        --------
+        >>> Scale(0, 1, 0, 340).ticks(), Scale(3, 4000, 0, 340, logarithmic=True).ticks()
+        ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [10.0, 100.0, 1000.0])
+        """
+        if self.logarithmic:
+            digits = (1, 2, 5) if self.high < 100 * self.low else (1,)
+            powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+            found = [digit * 10.0**power for power in powers for digit in digits]
+            return [tick for tick in found if self.low <= tick <= self.high]
+        least = (self.high - self.low or 1) / most
+        size = 10.0 ** math.floor(math.log10(least))
+        step = next(factor * size for factor in (1, 2, 5, 10) if factor * size > 0.999 * least)
+        first, last = math.ceil(self.low / step - 1e-6), math.floor(self.high / step + 1e-6)
+        return [round(place * step, 12) for place in range(first, last + 1)]
+
+
+def tag(name: str, content: str = "", **attributes: Any) -> str:
+    """An SVG element around SVG; numbers are rounded, and texts of attributes are escaped."""
+    texts = {key: f"{round(one, 2):g}" if isinstance(one, float) else str(one) for key, one in attributes.items()}
+    written = "".join(f' {key.replace("_", "-")}="{escape(one)}"' for key, one in texts.items())
+    return f"<{name}{written}>{content}</{name}>"
+
+
+def text(x: float, y: float, words: str, **more: Any) -> str:
+    """A text as it is, in the colour of axes."""
+    return tag("text", escape(words), x=x, y=y, **{"fill": MUTED, **more})
+
+
+def line(x1: float, y1: float, x2: float, y2: float, color: str, **more: Any) -> str:
+    """A straight line."""
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=color, **more)
+
+
+def dot(x: float, y: float, area: float, **more: Any) -> str:
+    """A filled circle."""
+    return tag("circle", cx=x, cy=y, r=math.sqrt(area / math.pi), fill=RIGHT, **more)
+
+
+def path(points: Sequence[tuple[float, float]]) -> str:
+    """A line through all points."""
+    places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
+    return tag("polyline", points=places, fill="none", stroke=RIGHT, stroke_width=2)
+
+
+def picture(
+    parts: Sequence[str], description: str, *, left: float, width: float = WIDTH, height: float, below: float = BELOW
+) -> str:
+    """The chart as an SVG element that screen readers announce by its description; (0, 0) is where its axes meet.
+
+    Examples
+    --------
+    >>> picture([], "nothing <yet>", left=40, height=200)[:37]
+    '<svg role="img" aria-label="nothing &'
+    """
+    wide, high = round(left + width + EDGE), round(height + below + EDGE)
+    box = f"{-round(left)} {-round(height) - EDGE} {wide} {high}"
+    about = {"role": "img", "aria_label": description}
+    return tag("svg", "".join(parts), **about, width=wide, height=high, viewBox=box, font_size=11)
+
+
+def axes_chart(
+    parts: Sequence[str],
+    description: str,
+    x: Scale,
+    y: Scale,
+    *,
+    titles: tuple[str, str],
+    formats: tuple[Callable[[float], str], Callable[[float], str]],
+) -> str:
+    """A chart with both axes: lines across at the ticks of the vertical one, numbers, titles."""
+    shown = [(formats[1](tick), y(tick)) for tick in y.ticks()]
+    left = LETTER * max((len(label) for label, _ in shown), default=0) + (30 if titles[1] else 12)
+    grid = [line(0, at, WIDTH, at, LINE) for _, at in shown]
+    grid += [text(-6, at + 4, label, text_anchor="end") for label, at in shown]
+    grid += [text(x(tick), 16, formats[0](tick), text_anchor="middle") for tick in x.ticks()]
+    grid.append(text(WIDTH / 2, 34, titles[0], text_anchor="middle", font_size=12))
+    middle = f"translate({12 - left:.0f} {y.end / 2:.0f}) rotate(-90)"
+    grid.append(text(0, 0, titles[1], text_anchor="middle", font_size=12, transform=middle))
+    return picture([*grid, *parts], description, left=left, height=-y.end)
+
+
+def percent(share: float) -> str:
+    """A share as whole percents."""
+    return f"{share:.0%}"
+
+
+def short(number: float) -> str:
+    """A number of few letters.
+
+    Examples
+    --------
+    >>> short(0.25), short(1500), short(-250000)
+    ('0.25', '1,500', '-250k')
+    """
+    if abs(number) >= 1e6:
+        return f"{number / 1e6:g}M"
+    return f"{number / 1e3:g}k" if abs(number) >= 1e4 else f"{number:,g}"
+
+
+def cut(name: str) -> str:
+    """A name with its end left out if it is long."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def certainty_chart(counts: tuple[int, ...]) -> str:
     """Number of items by the confidence of their label."""
-    width = 1 / len(counts)
-    rows = [{"from": place * width, "to": (place + 1) * width, "n": n} for place, n in enumerate(counts)]
-    sure = sum(count for place, count in enumerate(counts) if (place + 1) * width > 0.9 + 1e-9)
-    x = {
-        "field": "from",
-        "bin": {"binned": True, "step": width},
-        "axis": {"title": "confidence of the label", "format": PERCENT, "grid": False, "tickCount": 5},
-        "scale": {"domain": [0, 1]},
-    }
-    return draw(
-        {
-            "data": {"values": rows},
-            "mark": {"type": "bar", "color": LIGHT.right, "binSpacing": 1},
-            "encoding": {"x": x, "x2": {"field": "to"}, "y": number("n", "items", tickCount=4)},
-        },
-        description=f"Histogram of the confidence of labels: {sure} of {sum(counts)} items are above 90%.",
-    )
+    x, y = Scale(0, 1, 0, WIDTH), Scale(0, max(max(counts), 1), 0, -HEIGHT)
+    width = WIDTH / len(counts)
+    bars = [
+        tag("rect", x=place * width, y=y(count), width=width - 1, height=-y(count), fill=RIGHT)
+        for place, count in enumerate(counts)
+        if count
+    ]
+    sure = sum(count for place, count in enumerate(counts) if (place + 1) / len(counts) > 0.9 + 1e-9)
+    description = f"Histogram of the confidence of labels: {sure} of {sum(counts)} items are above 90%."
+    return axes_chart(bars, description, x, y, titles=("confidence of the label", "items"), formats=(percent, short))
 
 
 def class_chart(classes: tuple[ClassRow, ...]) -> str:
     """Share of each class among items and among given labels."""
-    names = distinct([row.name for row in classes])
-    kinds = ["items", "given labels"]
-    rows: list[Spec] = []
-    for name, row in zip(names, classes, strict=True):
-        shares = zip(kinds, (row.item_share, row.label_share), strict=True)
-        rows += [{"class": name, "share": share, "of": kind} for kind, share in shares if share is not None]
-    colors = {"domain": kinds, "range": [LIGHT.right, LIGHT.muted]}
-    return draw(
-        {
-            "data": {"values": rows},
-            "height": {"step": 9 if len(classes) > 12 else 12},
-            "mark": {"type": "bar"},
-            "encoding": {
-                "y": {"field": "class", "type": "nominal", "sort": names, "axis": {"title": None, "labelLimit": 110}},
-                "yOffset": {"field": "of", "sort": kinds},
-                "x": number("share", format=PERCENT, tickCount=5),
-                "color": {"field": "of", "scale": colors, "legend": {"title": None, "orient": "top"}},
-            },
-        },
-        description=f"Bars: share of each of {len(classes)} classes among items and among given labels; table follows.",
-    )
+    thick = 9 if len(classes) > 12 else 12
+    height = len(classes) * (2 * thick + 6)
+    most = max((share for row in classes for share in (row.item_share, row.label_share) if share), default=1.0)
+    x = Scale(0, most, 0, WIDTH)
+    parts = [line(x(tick), -height, x(tick), 0, LINE) for tick in x.ticks()]
+    parts += [text(x(tick), 16, percent(tick), text_anchor="middle") for tick in x.ticks()]
+    for place, row in enumerate(classes):
+        top = -height + place * (2 * thick + 6) + 3
+        parts.append(text(-6, top + thick + 4, cut(row.name), text_anchor="end"))
+        for at, share, color in ((top, row.item_share, RIGHT), (top + thick, row.label_share, MUTED)):
+            parts.append(tag("rect", x=0, y=at, width=x(share or 0), height=thick, fill=color))
+    for at, color, name in ((0, RIGHT, "items"), (70, MUTED, "given labels")):
+        parts += [tag("rect", x=at, y=24, width=10, height=10, fill=color), text(at + 15, 33, name)]
+    description = f"Bars: share of each of {len(classes)} classes among items and among given labels; table follows."
+    left = 12 + LETTER * max((len(cut(row.name)) for row in classes), default=0)
+    return picture(parts, description, left=left, height=height)
 
 
 def annotator_chart(content: ReportContent) -> str:
     """Accuracy of annotators against the number of labels they gave."""
     known = [row for row in content.annotators.rows if row.accuracy is not None and row.n_labels]
     drawn = known[:: max(1, -(-len(known) // MOST_POINTS))]
-    rows = [{"n": row.n_labels, "accuracy": row.accuracy, "low": row.low, "high": row.high} for row in drawn]
     counts = [row.n_labels or 1 for row in drawn]
-    kind = "log" if max(counts) > WIDE_RANGE * min(counts) else "linear"
-    scale = {"type": kind, "zero": False, "nice": False, "padding": 8}
-    x = number("n", "labels given", scale=scale, grid=False, tickCount=4, format="~s")
-    layers: list[Spec] = [
-        {
-            "mark": {"type": "point", "filled": True, "size": 28, "opacity": 0.75, "color": LIGHT.right},
-            "encoding": {"x": x, "y": {"field": "accuracy", "type": "quantitative"}},
-        },
-        {
-            "data": {"values": [{"chance": content.chance}]},
-            "mark": {"type": "rule", "color": LIGHT.wrong, "strokeDash": [4, 3]},
-            "encoding": {"y": {"field": "chance", "type": "quantitative"}},
-        },
-    ]
-    if len(drawn) <= MOST_INTERVALS and all(row.low is not None for row in drawn):
-        interval = {"x": x, "y": {"field": "low", "type": "quantitative"}, "y2": {"field": "high"}}
-        layers.insert(0, {"mark": {"type": "rule", "opacity": 0.35, "color": LIGHT.right}, "encoding": interval})
-    y = {"scale": {"domain": [0, 1]}, "axis": {"title": "accuracy", "format": PERCENT, "tickCount": 5}}
-    return draw(
-        {"data": {"values": rows}, "layer": layers, "encoding": {"y": y}},
-        description=f"Accuracy against labels given, for {len(drawn)} annotators; the dashed line is the accuracy of "
-        f"always choosing the most frequent class, {content.chance:.0%}.",
+    wide = max(counts) > WIDE_RANGE * min(counts)
+    x, y = Scale(min(counts), max(counts), EDGE, WIDTH - EDGE, wide), Scale(0, 1, 0, -HEIGHT)
+    parts = [line(0, y(content.chance), WIDTH, y(content.chance), WRONG, stroke_dasharray=DASHED)]
+    for row, count in zip(drawn, counts, strict=True):
+        if len(drawn) <= MOST_INTERVALS and row.low is not None and row.high is not None:
+            parts.append(line(x(count), y(row.low), x(count), y(row.high), RIGHT, opacity=0.35))
+        parts.append(dot(x(count), y(row.accuracy or 0), 28, opacity=0.75))
+    description = (
+        f"Accuracy against labels given, for {len(drawn)} annotators; the dashed line is the accuracy of always "
+        f"choosing the most frequent class, {content.chance:.0%}."
     )
+    return axes_chart(parts, description, x, y, titles=("labels given", "accuracy"), formats=(short, percent))
 
 
 def curve_chart(curve: Curve) -> str:
     """A history of the fit."""
-    rows = [{"step": step + 1, "value": value} for step, value in zip(curve.steps, curve.values, strict=True)]
+    x = Scale(1, curve.steps[-1] + 1, 0, WIDTH)
+    y = Scale(min(curve.values), max(curve.values), 0, -140)
+    points = [(x(step + 1), y(value)) for step, value in zip(curve.steps, curve.values, strict=True)]
     begin, end = curve.values[0], curve.values[-1]
-    return draw(
-        {
-            "data": {"values": rows},
-            "height": 140,
-            "mark": {"type": "line", "color": LIGHT.right, "strokeWidth": 2},
-            "encoding": {
-                "x": number("step", "step", grid=False, tickCount=5, format="d"),
-                "y": number("value", scale={"zero": False}, tickCount=4, format=",.4~g"),
-            },
-        },
-        description=f"{curve.name}: from {begin:.4g} to {end:.4g} in {curve.steps[-1] + 1} steps.",
-    )
+    description = f"{curve.name}: from {begin:.4g} to {end:.4g} in {curve.steps[-1] + 1} steps."
+    return axes_chart([path(points)], description, x, y, titles=("step", ""), formats=(short, short))
 
 
 def reliability_chart(bins: Reliability) -> str:
     """Share of right labels against probability."""
-    points = zip(bins.probability, bins.accuracy, bins.count, strict=True)
-    rows = [{"probability": probability, "accuracy": accuracy, "n": n} for probability, accuracy, n in points]
-    ticks: Spec = {"scale": {"domain": [0, 1]}, "format": PERCENT, "tickCount": 5}
-    place = {
-        "x": number("probability", "the model's probability", **ticks),
-        "y": number("accuracy", "share right", **ticks),
-    }
-    diagonal = {"x": number("p", "probability of the label", **ticks), "y": number("p", "share right", **ticks)}
-    size = {"field": "n", "type": "quantitative", "scale": {"range": [20, 200]}, "legend": None}
-    return draw(
-        {
-            "data": {"values": rows},
-            "layer": [
-                {
-                    "data": {"values": [{"p": 0}, {"p": 1}]},
-                    "mark": {"type": "line", "color": LIGHT.muted, "strokeDash": [4, 3], "strokeWidth": 1},
-                    "encoding": diagonal,
-                },
-                {"mark": {"type": "line", "color": LIGHT.right, "strokeWidth": 2}, "encoding": place},
-                {
-                    "mark": {"type": "point", "filled": True, "opacity": 1, "color": LIGHT.right},
-                    "encoding": {**place, "size": size},
-                },
-            ],
-        },
-        description=f"Reliability curve: probability and share of right labels differ by {bins.expected_error:.1%} on "
-        "average.",
+    x, y = Scale(0, 1, 0, WIDTH), Scale(0, 1, 0, -HEIGHT)
+    points = [(x(probability), y(share)) for probability, share in zip(bins.probability, bins.accuracy, strict=True)]
+    most = max(bins.count)
+    dots = [dot(*point, 20 + 180 * count / most) for point, count in zip(points, bins.count, strict=True)]
+    diagonal = line(0, 0, WIDTH, -HEIGHT, MUTED, stroke_dasharray=DASHED)
+    description = (
+        f"Reliability curve: probability and share of right labels differ by {bins.expected_error:.1%} on average."
     )
+    titles = "the model's probability", "share right"
+    return axes_chart([diagonal, path(points), *dots], description, x, y, titles=titles, formats=(percent, percent))
 
 
 def graph_chart(graph: Graph) -> str:
     """Who shares items with whom."""
+    x, y = Scale(-1.12, 1.12, 0, WIDTH), Scale(-1.12, 1.12, 0, -WIDTH)
+    places = [(x(across), y(up)) for across, up in zip(graph.x, graph.y, strict=True)]
     most = max(shared for _, _, shared in graph.edges)
-    lines = [
-        {"x": graph.x[a], "y": graph.y[a], "x2": graph.x[b], "y2": graph.y[b], "w": shared / most}
+    parts = [
+        line(*places[a], *places[b], MUTED, stroke_width=0.3 + 2.7 * shared / most, opacity=0.35)
         for a, b, shared in graph.edges
     ]
-    nodes = [
-        {"x": x, "y": y, "name": name if len(name) <= 14 else f"{name[:13]}…", "n": n}
-        for x, y, name, n in zip(graph.x, graph.y, graph.names, graph.n_labels, strict=True)
-    ]
-    place = {"type": "quantitative", "axis": None, "scale": {"domain": [-1.12, 1.12]}}
-    here = {"x": {"field": "x", **place}, "y": {"field": "y", **place}}
-    thick = {"field": "w", "type": "quantitative", "scale": {"domain": [0, 1], "range": [0.3, 3]}, "legend": None}
-    size = {"field": "n", "type": "quantitative", "scale": {"range": [30, 220]}, "legend": None}
-    ends = {"x2": {"field": "x2"}, "y2": {"field": "y2"}, "strokeWidth": thick, "opacity": {"value": 0.35}}
-    return draw(
-        {
-            "height": WIDTH,
-            "layer": [
-                {
-                    "data": {"values": lines},
-                    "mark": {"type": "rule", "color": LIGHT.muted},
-                    "encoding": {**here, **ends},
-                },
-                {
-                    "data": {"values": nodes},
-                    "mark": {"type": "point", "filled": True, "opacity": 1, "color": LIGHT.right},
-                    "encoding": {**here, "size": size},
-                },
-                {
-                    "data": {"values": nodes[:MOST_NODE_NAMES]},
-                    "mark": {"type": "text", "dy": -10, "fontSize": 10, "color": LIGHT.ink},
-                    "encoding": {**here, "text": {"field": "name"}},
-                },
-            ],
-        },
-        description=f"Graph of {len(graph.names)} annotators; lines connect those who labelled the same items.",
-    )
+    largest = max(graph.n_labels)
+    parts += [dot(*place, 30 + 190 * n / largest) for place, n in zip(places, graph.n_labels, strict=True)]
+    for name, (across, down) in list(zip(graph.names, places, strict=True))[:MOST_NODE_NAMES]:
+        parts.append(text(across, down - 10, cut(name), text_anchor="middle", font_size=10, fill=INK))
+    description = f"Graph of {len(graph.names)} annotators; lines connect those who labelled the same items."
+    return picture(parts, description, left=EDGE, height=WIDTH, below=EDGE)
 
 
 def pair_chart(pairs: PairTable) -> str:
     """Share of equal labels for all pairs of the annotators with most labels."""
-    names = distinct(pairs.names)
-    rows = [
-        {"first": names[i], "second": names[j], "share": share}
-        for i, row in enumerate(pairs.agreement)
-        for j, share in enumerate(row)
-        if share is not None
-    ]
-    place = {"type": "nominal", "scale": {"domain": names}}
-    labels = {"title": None, "labelLimit": 90, "grid": False}
-    share = {
-        "field": "share",
-        "type": "quantitative",
-        "scale": {"domain": [0, 1], "range": [0.04, 1]},
-        "legend": {"title": "equal labels", "format": PERCENT, "orient": "top", "values": [0, 0.5, 1]},
-    }
-    return draw(
-        {
-            "data": {"values": rows},
-            "width": {"step": 15},
-            "height": {"step": 15},
-            "mark": {"type": "rect", "color": LIGHT.right},
-            "encoding": {
-                "x": {"field": "first", **place, "axis": {**labels, "labelAngle": -90}},
-                "y": {"field": "second", **place, "axis": labels},
-                "opacity": share,
-            },
-        },
-        description=f"Share of equal labels for all pairs of {len(pairs.names)} annotators.",
-    )
-
-
-def distinct(names: Sequence[str]) -> list[str]:
-    """Add a number to names that equal an earlier one, so that a chart keeps them apart."""
-    seen: dict[str, int] = {}
-    found = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name} ({seen[name]})")
-    return found
+    side, names = 15, [cut(name) for name in pairs.names]
+    size = side * len(names)
+    parts = []
+    for row, (name, shares) in enumerate(zip(names, pairs.agreement, strict=True)):
+        middle = (row + 0.5) * side
+        parts.append(text(-6, middle - size + 4, name, text_anchor="end"))
+        parts.append(text(0, 0, name, text_anchor="end", transform=f"translate({middle + 4} 6) rotate(-90)"))
+        for column, share in enumerate(shares):
+            if share is not None:
+                place = {"x": column * side, "y": row * side - size, "width": side, "height": side}
+                parts.append(tag("rect", **place, fill=RIGHT, opacity=0.04 + 0.96 * share))
+    room = 12 + LETTER * max(map(len, names))
+    for place, share in enumerate((0.0, 0.5, 1.0)):
+        at, down = 60 * place, room + 8
+        parts.append(tag("rect", x=at, y=down, width=12, height=12, fill=RIGHT, opacity=0.04 + 0.96 * share))
+        parts.append(text(at + 17, down + 10, percent(share)))
+    description = f"Share of equal labels for all pairs of {len(pairs.names)} annotators."
+    return picture(parts, description, left=room, width=max(size, 180), height=size, below=room + 30)

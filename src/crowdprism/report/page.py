@@ -15,7 +15,7 @@ from crowdprism import __version__
 from crowdprism.annotations.notebook import visible
 from crowdprism.report.annotator_stories import Story
 from crowdprism.report.charts import draw_all
-from crowdprism.report.palette import DARK, LIGHT, chart_rules, heat_rules, variables
+from crowdprism.report.palette import DARK, LIGHT, heat_rules, variables
 from crowdprism.report.report_records import AnnotatorTable, ReportContent
 
 ASSETS = files("crowdprism.report") / "assets"
@@ -86,7 +86,6 @@ def style_sheet() -> str:
             f'@media screen and (prefers-color-scheme:dark){{:root:not([data-theme="light"]){{{dark}}}}}',
             f'@media screen{{:root[data-theme="dark"]{{{dark}}}}}',
             heat_rules(),
-            chart_rules(),
             asset("page.css"),
         ]
     )

@@ -120,12 +120,3 @@ def heat_rules() -> str:
         for name in "rw"
         for step in range(N_STEPS)
     )
-
-
-def chart_rules() -> str:
-    """CSS that recolours charts, which are drawn in the colours of the light theme."""
-    return "".join(
-        f'.chart [{attribute}="{color}"]{{{attribute}:var(--{role})}}'
-        for role, color in vars(LIGHT).items()
-        for attribute in ("fill", "stroke")
-    )
