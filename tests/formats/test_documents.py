@@ -16,6 +16,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.formats import read_annotations
 from crowdprism.formats.documents import Document, open_documents
 from crowdprism.formats.raw_annotations import ReadingOptions
+from crowdprism.formats.text_tables import sample_rows
 
 # (item, annotator, label): three items, three annotators, an item with one annotation.
 TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
@@ -82,7 +83,7 @@ def test_the_container_is_told_by_the_first_bytes(content: bytes, container: str
     [("a,b\n1,2\n", ","), ("a;b\n1,5;2\n", ";"), ("a\tb c\n", "\t"), ("a|b\n", "|"), ("a b\n1 2\n", " "), ("a\n", ",")],
 )
 def test_the_delimiter_gives_the_same_number_of_cells_in_each_line(text: str, delimiter: str) -> None:
-    assert Document("x", data=text.encode()).delimiter == delimiter
+    assert sample_rows(text, "x")[0] == delimiter
 
 
 def test_cells_of_a_text_table_are_text_and_empty_lines_are_no_rows() -> None:

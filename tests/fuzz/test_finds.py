@@ -84,7 +84,7 @@ REFUSED: list[tuple[str, bytes, str]] = [
         b'{"source-ref": "a", "k": 1, "k-metadata": []}\n{"source-ref": "b", "k": 1, "k-metadata": {}}',
         "k-metadata is not as",
     ),
-    ("doccano.jsonl", b'{"id": 1, "text": "a", "label": ["x"]}\n{"text": "b", "label": ["y"]}', "has no 'id'"),
+    ("doccano.jsonl", b'{"id": 1, "text": "a", "label": ["x"]}\n{"text": "b", "label": ["y"]}', "has no field 'id'"),
     ("late list.json", json.dumps({n: {"a": [n] if n > 25 else n} for n in range(30)}).encode(), "is not as"),
     ("surrogate.json", records({"item": "\ud800", "annotator": "a", "label": "x"}), "half of a surrogate pair"),
     ("same key.json", b'{"1": {"a": 0}, "1": {"a": 1}}', "the key '1' twice"),

@@ -33,13 +33,15 @@ def simplified(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def find_columns(columns: list[str], given: dict[str, str] | None = None) -> dict[str, str]:
+def find_columns(
+    columns: list[str], given: dict[str, str] | None = None, synonyms: dict[str, tuple[str, ...]] = SYNONYMS
+) -> dict[str, str]:
     """Map roles to columns: as given, else by name."""
     given = dict(given or {})
     free = {simplified(column): column for column in reversed(columns) if column not in given.values()}
-    for role, names in SYNONYMS.items():
+    for role, names in synonyms.items():
         if role not in given:
             name = next((name for name in names if name in free), None)
             if name is not None:
                 given[role] = free.pop(name)
-    return {role: given[role] for role in SYNONYMS if role in given}
+    return {role: given[role] for role in synonyms if role in given}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import polars as pl
 
 from crowdprism.annotations.column_roles import find_columns
-from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import tables
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
@@ -28,8 +27,10 @@ def read(document: Document) -> RawAnnotations:
     if given["gold"] not in document.columns:
         del given["gold"]
     frame = document.frame
-    tainted = marked(frame, TAINTED) if not document.options.include_rejected else pl.Series([False] * frame.height)
-    several = frame[given["gold"]].str.contains("\n") if "gold" in given else pl.Series([False] * frame.height)
+    none = pl.repeat(False, frame.height, eager=True)
+    skips = TAINTED in frame.columns and not document.options.include_rejected
+    tainted = frame[TAINTED].str.to_lowercase().is_in(TRUE) if skips else none
+    several = frame[given["gold"]].str.contains("\n") if "gold" in given else none
     if several.any():  # any of several answers counts as right, which is no true class
         document.frame = frame.with_columns(
             pl.when(several).then(pl.lit("")).otherwise(given["gold"]).alias(given["gold"])
@@ -48,13 +49,6 @@ def read(document: Document) -> RawAnnotations:
     return raw
 
 
-def marked(frame: pl.DataFrame, column: str) -> pl.Series:
-    """Mask of the rows in which a column says true."""
-    if column not in frame.columns:
-        return pl.Series([False] * frame.height)
-    return frame[column].str.to_lowercase().is_in(TRUE)
-
-
 def only_question(document: Document) -> str:
     """The one column that has a column of gold beside it, or a usual name; several are an error that lists them."""
     columns = document.columns
@@ -62,10 +56,4 @@ def only_question(document: Document) -> str:
     if not asked:
         found = find_columns([name for name in columns if not name.startswith("_")]).get("label")
         asked = [found] if found else []
-    if len(asked) == 1:
-        return asked[0]
-    raise UnreadableFileError(
-        f"{document.name} has {len(asked)} questions{f': {some(asked, 10)}' if asked else ''}; "
-        f"its columns are {some(columns, 20)}.",
-        remedy="Choose one with {label}",
-    )
+    return document.only(asked, "label", "questions")

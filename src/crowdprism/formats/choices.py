@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.container import Repeats
-from crowdprism.formats.frame_documents import frame_document, is_table
-from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, merged, type_text
-from crowdprism.formats.read import decoding, opened, read_documents, require_any, require_options
-from crowdprism.formats.source_files import Source, find_files
+from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, type_text
+from crowdprism.formats.read import decoding, read_files
+from crowdprism.formats.source_files import Source
 from crowdprism.formats.unpacking import size_in_bytes
 
 READING = ("include_rejected", "skip_missing", "annotator_from", "annotators", "missing", "encoding")
@@ -52,12 +52,8 @@ def read_choices_with_report(
     named = {name: more.pop(name) for name in READING if name in more}
     columns = {role: column for role, column in more.items() if column is not None}
     options = ReadingOptions(columns=columns, max_size=size_in_bytes(max_size), multi=True, **named)
-    require_options(format, options)
-    documents = [(frame_document(source, options), False)] if is_table(source) else opened(find_files(source), options)
-    found = read_documents(documents, format)
-    raw = merged(found.parts)
-    require_any(raw, found.files[0])
-    with decoding(found.files[0]):
+    raw, report = read_files(source, format, options)
+    with decoding(report.files[0]):
         type_text(raw, classes_are_text=True)
         chosen = [split(cell, separator) for cell in raw.label]
         true = {item: split(cell, separator) for item, cell in zip(raw.gold_item, raw.gold_label, strict=True)}
@@ -70,18 +66,9 @@ def read_choices_with_report(
             repeats=repeats,
         )
     empty = sum(not one for one in chosen)
-    notes = [*raw.notes, *([f"{empty} answers tick nothing, which counts as no to every choice"] if empty else [])]
-    report = ReadingReport(
-        format=found.format,
-        columns=raw.columns,
-        files=tuple(found.files),
-        n_rows=raw.n_rows,
-        n_annotations=annotations.sets.n_annotations,
-        skipped=raw.skipped,
-        left_out_files=found.left_out,
-        notes=tuple(notes),
-    )
-    return annotations, report
+    if empty:
+        raw.notes.append(f"{empty} answers tick nothing, which counts as no to every choice")
+    return annotations, replace(report, n_annotations=annotations.sets.n_annotations, notes=tuple(raw.notes))
 
 
 def split(cell: Any, separator: str) -> list[Any]:

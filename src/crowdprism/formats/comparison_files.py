@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Any
 
 import polars as pl
 
-from crowdprism.annotations.column_roles import SYNONYMS, simplified
+from crowdprism.annotations.column_roles import SYNONYMS, find_columns
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import argilla, label_studio
 from crowdprism.formats.documents import Document
-from crowdprism.formats.frame_documents import frame_document, is_table
 from crowdprism.formats.raw_annotations import ReadingOptions, joined
-from crowdprism.formats.read import decoding, opened
-from crowdprism.formats.schemas import ArgillaRecord, LabelStudioTask, fields_of_shape
-from crowdprism.formats.source_files import Source, find_files
+from crowdprism.formats.read import decoding, open_source
+from crowdprism.formats.schemas import LabelStudioTask
+from crowdprism.formats.source_files import Source
 from crowdprism.formats.tables import column_of
 from crowdprism.formats.unpacking import size_in_bytes
 
@@ -84,12 +83,7 @@ def read_comparisons(
         max_size=size_in_bytes(max_size),
     )
     parts: list[RawComparisons] = []
-    documents = (
-        [frame_document(source, options)]
-        if is_table(source)
-        else [document for document, _ in opened(find_files(source), options)]
-    )
-    for document in documents:
+    for document, _ in open_source(source, options):
         with decoding(document.name):
             parts.append(read_document(document))
     known = {role: [part.columns[role] for part in parts] for role in ROLES}
@@ -106,7 +100,7 @@ def read_document(document: Document) -> RawComparisons:
         return from_rows(document, "label-studio pairwise", pairwise_rows(document))
     if argilla.matches_nested(document) or argilla.matches_flat(document):
         return replace(from_rows(document, "argilla ranking", ranking_rows(document)), knows_position=False)
-    roles = find_roles(document.columns, document.asked)
+    roles = find_roles(document.columns, dict(document.asked))
     absent = [role for role in REQUIRED if role not in roles]
     if absent:
         raise UnreadableFileError(
@@ -119,18 +113,12 @@ def read_document(document: Document) -> RawComparisons:
     return RawComparisons(columns, [f"{document.name}: {frame.height} comparisons; {named}"])
 
 
-def find_roles(columns: Sequence[str], asked: dict[str, str] | Any = None) -> dict[str, str]:
+def find_roles(columns: list[str], asked: dict[str, str]) -> dict[str, str]:
     """Map roles to columns: as asked, else by name."""
-    found = dict(asked or {})
-    wrong = [column for column in found.values() if column not in columns]
+    wrong = [column for column in asked.values() if column not in columns]
     if wrong:
         raise UnreadableFileError(f"There is no column {wrong[0]!r}; there are {some(columns, 15)}.")
-    free = {simplified(column): column for column in reversed(columns) if column not in found.values()}
-    for role, names in ROLES.items():
-        name = next((name for name in names if name in free), None)
-        if role not in found and name is not None:
-            found[role] = free.pop(name)
-    return {role: found[role] for role in ROLES if role in found}
+    return find_columns(columns, asked, ROLES)
 
 
 def from_rows(document: Document, format: str, rows: Iterable[Row]) -> RawComparisons:
@@ -177,25 +165,13 @@ def pairwise_rows(document: Document) -> Iterator[Row]:
 
 def ranking_rows(document: Document) -> Iterator[Row]:
     """Every pair of options of each Argilla ranking; equal ranks are ties. The order shown is not exported."""
-    if argilla.matches_nested(document):
-        records, responses_of = document.records_as(ArgillaRecord), argilla.nested_responses
-        questions = list(dict.fromkeys(name for record in records for name in record.get("responses") or {}))
-    else:
-        questions = [name.removesuffix(end) for name in document.columns if name.endswith(end := argilla.RESPONSES)]
-        shape = {f"{name}{end}{part}": list[Any] | None for name in questions for part in ("", ".users", ".status")}
-        records, responses_of = document.records_as(fields_of_shape(**shape)), argilla.flat_responses
-    question = document.asked.get("winner") or (questions[0] if len(questions) == 1 else "")
-    if question not in questions:
-        raise UnreadableFileError(
-            f"{document.name} answers several questions: {some(questions, 10)}.", remedy="Choose one with {winner}"
-        )
-    for place, record in enumerate(records):
-        for value, user, status in responses_of(record, question, document.place(place)):
-            if status != "submitted" and not document.options.include_rejected:
-                continue
-            for one, other in combinations(ranked_options(value, document.place(place)), 2):
-                winner = "tie" if one[1] == other[1] else one[0] if one[1] < other[1] else other[0]
-                yield one[0], other[0], winner, user, None
+    nested = argilla.matches_nested(document)
+    for place, _, (value, user, status) in argilla.responses(document, role="winner", nested=nested)[1]:
+        if status != "submitted" and not document.options.include_rejected:
+            continue
+        for one, other in combinations(ranked_options(value, document.place(place)), 2):
+            winner = "tie" if one[1] == other[1] else one[0] if one[1] < other[1] else other[0]
+            yield one[0], other[0], winner, user, None
 
 
 def ranked_options(value: Any, where: str) -> list[tuple[str, float]]:

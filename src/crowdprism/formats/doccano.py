@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
+from crowdprism.errors import LostInformationWarning
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
 from crowdprism.formats.schemas import DoccanoRecord
@@ -49,9 +49,7 @@ def read(document: Document) -> RawAnnotations:
             raw.skip("several labels chosen" if labels else "no label", document.place(place))
             continue
         if item_field not in record:
-            raise UnreadableFileError(
-                f"{document.place(place)} has no {item_field!r}; it has {some(list(record), 10)}."
-            )
+            raise document.lacks_field(place, record, item_field)
         if item_field == "id" and content is not None:
             raw.see_content(record["id"], record.get(content), document.name)
         raw.add(record[item_field], annotator, labels if document.options.multi else labels[0])

@@ -1,4 +1,4 @@
-"""Files as documents: found, unpacked, decoded and parsed once, whatever their name says."""
+"""Files and tables in memory as documents: unpacked, decoded and parsed once, whatever their name says."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crowdprism.annotations.frames import columns_of_frame, is_frame
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import text_tables
 from crowdprism.formats.json_text import JsonLines, parse_json
@@ -56,7 +58,7 @@ class Document:
         packed = self._data if self._data is not None else read_bytes(Path(str(self.path)), self.options.max_size)
         if not packed.strip():
             raise UnreadableFileError(f"{self.name} is empty. Export it again, or pass another file.")
-        if packing_of(packed) == "zstd" and self.encoding.lower().replace("_", "-") not in UTF8:
+        if packing_of(packed) == "zstd" and not self._is_utf8:
             raise UnreadableFileError(f"{self.name}: zstd files are read in UTF-8 only. Unpack it first.")
         return unpack(packed, self.name, self.options.max_size)
 
@@ -147,7 +149,7 @@ class Document:
         return text_tables.table_text(self.data if self._is_utf8 else self.text.encode())
 
     @cached_property
-    def _sample(self) -> tuple[str, list[list[str]]]:
+    def _sample(self) -> tuple[str, list[list[str]]]:  # what separates cells, and the first rows
         data = self.table.data
         head = data[:HEAD_BYTES]
         if b"\n" not in head and len(data) > HEAD_BYTES:
@@ -160,11 +162,6 @@ class Document:
         if len(head) < len(data):
             head = head[: head.rfind(b"\n") + 1]  # the last line may be cut
         return text_tables.sample_rows(decode(head, self.name), self.name)
-
-    @property
-    def delimiter(self) -> str:
-        """What separates the cells of a text table."""
-        return self._sample[0]
 
     @property
     def sample_rows(self) -> list[list[str]]:
@@ -189,7 +186,7 @@ class Document:
         if self.container == "parquet":
             return read_parquet(self.data, self.name, self.options.max_size)
         if self.container == "table":
-            return read_table(self.table, self.delimiter, self.name)
+            return read_table(self.table, self._sample[0], self.name)
         # Keys beyond the first records are no columns: a hostile file could have a new one in each record.
         columns = dict.fromkeys([*self.columns, *self.asked.values()])
         found = {key: [record.get(key) for record in self.records] for key in columns}
@@ -206,6 +203,28 @@ class Document:
             return f"{self.name} line {row + 1 + self.table.first_line}"
         return f"{self.name} line {row + 1}" if self.container == "json lines" else f"{self.name} entry {row}"
 
+    def require_columns(self, *names: str) -> None:
+        """Stop where a column or field that is needed is not there, and list those that are."""
+        absent = [name for name in names if name not in self.columns]
+        if absent:
+            raise UnreadableFileError(f"{self.name} has no column {absent[0]!r}; it has {some(self.columns, 15)}.")
+
+    def lacks_field(self, place: int, record: dict[str, Any], field: str) -> UnreadableFileError:
+        """The error for a record without a field that every one must have."""
+        return UnreadableFileError(
+            f"{self.place(place)} has no field {field!r}; it has {some(list(record), 10)}.",
+            remedy="Choose another with {item}",
+        )
+
+    def only(self, candidates: list[str], role: str, what: str) -> str:
+        """The one column or question there is; several are an error that lists them."""
+        if len(candidates) == 1:
+            return candidates[0]
+        listed = f": {some(candidates, 12)}" if candidates else f" among its columns {some(self.columns, 15)}"
+        raise UnreadableFileError(
+            f"{self.name} has {len(candidates)} {what}{listed}.", remedy=f"Choose one with {{{role}}}"
+        )
+
     def seen(self) -> str:
         """What the document looks like, for messages."""
         if self.container in ("npy", "npz", "zip"):
@@ -214,8 +233,10 @@ class Document:
         return f"a {self.container} file with {what} {some(self.columns, 12) if self.columns else '(none)'}"
 
 
-def typed_series(name: str, values: list[Any]) -> pl.Series:
-    """A column of JSON values; values of mixed types stay as they are, for the checks to see."""
+def typed_series(name: str, values: Any) -> pl.Series:
+    """A column as polars holds it; listed values of mixed types stay as they are, for the checks to see."""
+    if isinstance(values, (pl.Series, np.ndarray)):
+        return pl.Series(name, values)
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) == 1 and kinds <= {str, float, bool}:
         return pl.Series(name, values)
@@ -236,3 +257,43 @@ def open_documents(path: Path, options: ReadingOptions) -> list[Document]:
         return [document]
     members = unzip(document.data, str(path), max_size=options.max_size, endings=ENDINGS)
     return [Document(f"{path}/{member}", data=data, options=options) for member, data in members.items()]
+
+
+def is_table(source: Any) -> bool:
+    """Tell whether this is a table in memory."""
+    return is_frame(source) or is_hugging_face(source)
+
+
+def is_hugging_face(source: Any) -> bool:
+    """Tell whether this is a `datasets.Dataset`; the package need not be installed."""
+    return type(source).__module__.split(".")[0] == "datasets" and hasattr(source, "features")
+
+
+def frame_document(source: Any, options: ReadingOptions) -> Document:
+    """A table in memory as a document with typed columns."""
+    document = Document(f"the {type(source).__name__}", data=b"", options=options)
+    document.container = "parquet"
+    document.frame = hugging_face_frame(source) if is_hugging_face(source) else polars_frame(source)
+    return document
+
+
+def hugging_face_frame(dataset: Any) -> pl.DataFrame:
+    """The columns of a data set; classes are named where the data set knows their names."""
+    frame = pl.DataFrame({name: typed_series(name, list(dataset[name])) for name in dataset.column_names})
+    for name, feature in dataset.features.items():
+        names = getattr(feature, "names", None)
+        if names and frame[name].dtype == pl.Int64:
+            codes = [names[code] if code is not None and code >= 0 else None for code in frame[name]]
+            frame = frame.with_columns(pl.Series(name, codes, dtype=pl.String))
+    return frame
+
+
+def polars_frame(frame: Any) -> pl.DataFrame:
+    """Any frame as one of polars; without pyarrow, which pandas would need to convert."""
+    if isinstance(frame, pl.DataFrame):
+        return frame
+    names = [str(name) for name in getattr(frame, "column_names", frame.columns)]  # pyarrow's columns are no names
+    if not hasattr(frame, "column_names"):
+        frame = frame.rename(columns=dict(zip(frame.columns, names, strict=True)))
+    columns, _ = columns_of_frame(frame, dict(zip(names, names, strict=True)))
+    return pl.DataFrame({name: typed_series(name, values) for name, values in columns.items()})

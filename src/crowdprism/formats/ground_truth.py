@@ -10,7 +10,7 @@ from pathlib import PurePath
 from typing import Any
 
 from crowdprism.annotations.times import moment_in_seconds
-from crowdprism.errors import LostInformationWarning, UnreadableFileError, some
+from crowdprism.errors import LostInformationWarning
 from crowdprism.formats.documents import Document
 from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.mturk import task_answer
@@ -121,7 +121,7 @@ def object_id(document: Document, place: int, record: dict[str, Any], field: str
     if found is None:
         found = next((record[name] for name in SOURCES if name in record), None)
     if found is None:
-        raise UnreadableFileError(f"{document.place(place)} has no field {field!r}; it has {some(list(record), 10)}.")
+        raise document.lacks_field(place, record, field)
     return str(found)
 
 
@@ -138,11 +138,7 @@ def matches_manifest(document: Document) -> bool:
 def read_manifest(document: Document) -> RawAnnotations:
     """Read consolidated labels as those of one annotator, and warn that who said what is lost."""
     attributes = [name.removesuffix("-metadata") for name in document.columns if name.endswith("-metadata")]
-    attribute = document.asked.get("label") or (attributes[0] if len(attributes) == 1 else None)
-    if attribute is None:
-        raise UnreadableFileError(
-            f"{document.name} has several label attributes: {some(attributes)}.", remedy="Choose one with {label}"
-        )
+    attribute = document.asked.get("label") or document.only(attributes, "label", "label attributes")
     source = document.asked.get("item") or next((name for name in SOURCES if name in document.columns), SOURCES[0])
     raw = RawAnnotations({"item": source, "annotator": "(not in the manifest)", "label": attribute}, is_text=False)
     shape = fields_of_shape(**{f"{attribute}-metadata": ManifestMetadata | None})

@@ -130,9 +130,7 @@ def read_min(document: Document) -> RawAnnotations:
     records = document.records_as(LabelStudioRecord)
     item_field = document.asked.get("item", "id")
     name = document.asked.get("label") or label_field(document, records, item_field)
-    for field in (item_field, name):
-        if field not in document.columns:
-            raise UnreadableFileError(f"{document.name} has no field {field!r}; it has {some(document.columns, 15)}.")
+    document.require_columns(item_field, name)
     is_text = document.container == "table"
     raw = RawAnnotations({"item": item_field, "annotator": "annotator", "label": name}, is_text=is_text)
     times = {"duration": "lead_time", "timestamp": "created_at"}

@@ -12,6 +12,7 @@ from crowdprism.formats.raw_annotations import RawAnnotations
 
 INPUT, ANSWER = "Input.", "Answer."
 TASK_ANSWERS = "Answer.taskAnswers"
+BOXES = ".*.on"  # stands for a column per box
 TRUE = ("true", "1", "on", "yes")
 
 
@@ -33,7 +34,8 @@ def read(document: Document) -> RawAnnotations:
     )
     times = {"duration": "WorkTimeInSeconds"} if "WorkTimeInSeconds" in document.columns else {}
     raw.columns |= times
-    require_columns(document, raw.columns["annotator"], *(column for pair in pairs for column in pair))
+    needed = [raw.columns["annotator"], *(column for pair in pairs for column in pair)]
+    document.require_columns(*(column for column in needed if not column.endswith(BOXES)))
     raw.n_answers = 0
     for place, record in enumerate(document.records):
         raw.n_rows += 1
@@ -50,13 +52,6 @@ def read(document: Document) -> RawAnnotations:
             if raw.is_answer(label, document.place(place), document.options, f"no answer in {label_column}"):
                 raw.add(record[item_column], worker, label, **numbers)
     return raw
-
-
-def require_columns(document: Document, *columns: str) -> None:
-    """Stop where a column is not there; a group such as Answer.*.on stands for several."""
-    absent = [column for column in columns if not column.endswith(".*.on") and column not in document.columns]
-    if absent:
-        raise UnreadableFileError(f"{document.name} has no column {absent[0]!r}; it has {some(document.columns, 15)}.")
 
 
 def seconds(text: Any, share: int) -> float | None:
@@ -78,8 +73,8 @@ def item_label_pairs(document: Document) -> list[tuple[str, str]]:
         if label not in columns and not any(one.startswith(label) for one in answers):
             raise UnreadableFileError(f"{document.name} has no answer column {label!r}; it has {some(answers, 12)}.")
     if item is not None and item not in columns:
-        item = next((one for one in (f"{INPUT}{item}",) if one in columns), None)
-        if item is None:
+        item = f"{INPUT}{item}"
+        if item not in columns:
             raise UnreadableFileError(
                 f"{document.name} has no input column {document.asked['item']!r}; it has {some(inputs, 12)}.",
                 parameter="item",
@@ -89,9 +84,7 @@ def item_label_pairs(document: Document) -> list[tuple[str, str]]:
         return numbered
     if item is None:
         item = inputs[0] if len(inputs) == 1 else "HITId"
-    if label is not None:
-        return [(item, label)]
-    return [(item, only_answer(document, answers))]
+    return [(item, only_answer(document, answers) if label is None else label)]
 
 
 def numbered_pairs(inputs: list[str], answers: list[str], item: str | None, label: str | None) -> list[tuple[str, str]]:
@@ -122,19 +115,14 @@ def only_answer(document: Document, answers: list[str]) -> str:
         return TASK_ANSWERS
     boxes = {column.rsplit(".", 2)[0] if column.count(".") > 2 else "Answer" for column in answers}
     if answers and all(column.endswith(".on") for column in answers) and len(boxes) == 1:
-        return f"{boxes.pop()}.*.on"
+        return f"{boxes.pop()}{BOXES}"
     labels = [column for column in answers if column.endswith(".label")]
-    candidates = labels or answers
-    if len(candidates) == 1:
-        return candidates[0]
-    raise UnreadableFileError(
-        f"{document.name} has {len(answers)} answer columns: {some(answers, 12)}.", remedy="Choose one with {label}"
-    )
+    return document.only(labels or answers, "label", "answer columns")
 
 
 def answer(record: dict[str, Any], column: str) -> Any:
     """The label in a record: None if there is none, a list if there are several."""
-    if column.endswith(".*.on"):
+    if column.endswith(BOXES):
         prefix = column.removesuffix("*.on")
         chosen = [
             name.removeprefix(prefix).removesuffix(".on")

@@ -32,8 +32,9 @@ def read(document: Document) -> RawAnnotations:
             raw.skip(reason, document.place(place))
             continue
         numbers = {"timestamp": record.get("_timestamp")} if has_time else {}
-        raw.add(field_of(document, place, record, item_field), annotator_of(document, record, annotator_field),
-                label, **numbers)  # fmt: skip
+        if item_field not in record:
+            raise document.lacks_field(place, record, item_field)
+        raw.add(record[item_field], annotator_of(document, record, annotator_field), label, **numbers)
     if any("options" not in record and "label" in record for record in document.records[:20]):
         raw.columns["label"] = "label and answer"
     return raw
@@ -56,16 +57,6 @@ def label_of(record: dict[str, Any], *, multi: bool = False) -> tuple[Any, str]:
     if "label" in record and answer in ("accept", "reject"):
         return (record["label"] if answer == "accept" else f"not {record['label']}"), ""
     return None, "no label"
-
-
-def field_of(document: Document, place: int, record: dict[str, Any], field: str) -> Any:
-    """A field that every record must have."""
-    if field not in record:
-        raise UnreadableFileError(
-            f"{document.place(place)} has no field {field!r}; it has {', '.join(record)}.",
-            remedy="Choose another with {item}",
-        )
-    return record[field]
 
 
 def annotator_of(document: Document, record: dict[str, Any], field: str) -> Any:

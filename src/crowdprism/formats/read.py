@@ -6,9 +6,9 @@ import csv
 import logging
 import zipfile
 import zlib
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,11 +20,10 @@ from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import detect
-from crowdprism.formats.documents import Document, open_documents
-from crowdprism.formats.frame_documents import frame_document, is_table
+from crowdprism.formats.documents import Document, frame_document, is_table, open_documents
 from crowdprism.formats.label_cleaning import clean_labels
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
-from crowdprism.formats.source_files import FoundFile, Source, find_files
+from crowdprism.formats.source_files import Source, find_files
 from crowdprism.formats.unpacking import size_in_bytes
 
 logger = logging.getLogger("crowdprism")
@@ -109,29 +108,7 @@ def read_annotations(
     ...     read_annotations(path)
     Annotations(3 annotations of 2 items by 2 annotators, 2 classes: 'cat', 'dog')
     """
-    return read_annotations_with_report(
-        source,
-        format,
-        classes=classes,
-        repeats=repeats,
-        include_rejected=include_rejected,
-        skip_missing=skip_missing,
-        annotator_from=annotator_from,
-        annotators=annotators,
-        missing=missing,
-        encoding=encoding,
-        max_size=max_size,
-        skip_label=skip_label,
-        fold_classes=fold_classes,
-        classes_ordered=classes_ordered,
-        item=item,
-        annotator=annotator,
-        label=label,
-        weight=weight,
-        duration=duration,
-        timestamp=timestamp,
-        gold=gold,
-    )[0]
+    return read_annotations_with_report(**locals())[0]  # every parameter as it came
 
 
 def read_annotations_with_report(
@@ -174,31 +151,17 @@ def read_annotations_with_report(
         encoding=encoding,
         max_size=size_in_bytes(max_size),
     )
-    require_options(format, options)
     require_known_repeats(repeats)
-    if is_table(source):
-        found = read_documents([(frame_document(source, options), False)], format)
-    else:
-        found = read_documents(opened(find_files(source), options), format)
-    raw = merged(found.parts)
-    require_any(raw, found.files[0])
-    with decoding(found.files[0]):
-        clean_labels(raw, found.files[0], skip=skip_label, fold=fold_classes)
+    raw, report = read_files(source, format, options)
+    first = report.files[0]
+    with decoding(first):
+        clean_labels(raw, first, skip=skip_label, fold=fold_classes)
         leave_out_unreadable(raw, options)
-        annotations = replace(build(raw, found.files[0], classes, repeats), classes_ordered=classes_ordered)
+        annotations = replace(build(raw, first, classes, repeats), classes_ordered=classes_ordered)
     if repeats in ("first", "last") and annotations.n_annotations < len(raw.label):
         again = "answered again later" if repeats == "last" else "answered before"
-        raw.skip(again, found.files[0], len(raw.label) - annotations.n_annotations)
-    report = ReadingReport(
-        format=found.format,
-        columns=raw.columns,
-        files=tuple(found.files),
-        n_rows=raw.n_rows,
-        n_annotations=annotations.n_annotations,
-        skipped=raw.skipped,
-        left_out_files=found.left_out,
-        notes=tuple(raw.notes),
-    )
+        raw.skip(again, first, len(raw.label) - annotations.n_annotations)
+    report = replace(report, n_annotations=annotations.n_annotations, notes=tuple(raw.notes))
     for line in report.lines():
         logger.info(line)
     return annotations, report
@@ -222,16 +185,6 @@ def require_options(format: str, options: ReadingOptions) -> None:
         raise InvalidParameterError(f"There is no encoding {options.encoding!r}; try 'utf-8' or 'cp1252'.") from error
 
 
-@dataclass(frozen=True)
-class FilesRead:
-    """What the files gave."""
-
-    format: str
-    parts: list[RawAnnotations]
-    files: list[str]
-    left_out: dict[str, str]
-
-
 @contextmanager
 def decoding(name: str) -> Iterator[None]:
     """Turn what libraries raise while a file is decoded into an error that names the file."""
@@ -246,20 +199,24 @@ def decoding(name: str) -> Iterator[None]:
         ) from error
 
 
-def opened(files: list[FoundFile], options: ReadingOptions) -> Iterator[tuple[Document, bool]]:
-    """The documents of files, and whether each comes from a folder."""
-    for path, from_folder in files:
+def open_source(source: Source, options: ReadingOptions) -> Iterator[tuple[Document, bool]]:
+    """The documents of files or of a table in memory, and whether each comes from a folder."""
+    if is_table(source):
+        yield frame_document(source, options), False
+        return
+    for path, from_folder in find_files(source):
         with decoding(str(path)):
             documents = open_documents(path, options)
         yield from ((document, from_folder) for document in documents)
 
 
-def read_documents(documents: Iterable[tuple[Document, bool]], format: str) -> FilesRead:
-    """Read each; all must be of one format. Of a folder, files that are no annotations are left out and named."""
+def read_files(source: Source, format: str, options: ReadingOptions) -> tuple[RawAnnotations, ReadingReport]:
+    """Read each document; all must be of one format. The report shares what was skipped with the raw annotations."""
+    require_options(format, options)
     parts: list[RawAnnotations] = []
     formats: dict[str, str] = {}
     left_out: dict[str, str] = {}
-    for document, from_folder in documents:
+    for document, from_folder in open_source(source, options):
         with decoding(document.name):
             name = detect.detect_format(document) if format == "auto" else format
             if name is None and from_folder:
@@ -283,17 +240,19 @@ def read_documents(documents: Iterable[tuple[Document, bool]], format: str) -> F
             f"The files are of different formats: {listed}. Convert them to one format with `crowdprism convert`, or "
             "read each and join them with `Annotations.concat`."
         )
-    return FilesRead(next(iter(formats.values())), parts, list(formats), left_out)
+    raw, (name, *_) = merged(parts), formats
+    if not len(raw.label):
+        raise nothing_read(raw, name)
+    files, n_annotations = tuple(formats), len(raw.label)
+    return raw, ReadingReport(formats[name], raw.columns, files, raw.n_rows, n_annotations, raw.skipped, left_out)
 
 
-def require_any(raw: RawAnnotations, name: str) -> None:
-    """Stop if nothing is left, and say why."""
-    if len(raw.label):
-        return
+def nothing_read(raw: RawAnnotations, name: str) -> UnreadableFileError:
+    """Say why no annotation is left."""
     reasons = "; ".join(f"{reason}: {skip}" for reason, skip in raw.skipped.items())
     if not reasons:
-        raise UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
-    raise UnreadableFileError(
+        return UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
+    return UnreadableFileError(
         f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}).",
         remedy="Pass {include_rejected:True} if such rows should count.",
     )
@@ -321,15 +280,17 @@ def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, re
     try:
         if wanted is not None:
             require_known_labels(raw, wanted)
-        gold = gold_by_item(raw.gold_item, raw.gold_label) if len(raw.gold_label) else None
+        if not raw.keeps_order:
+            names = (raw.item_names, raw.annotator_names)
+            raw.item_names, raw.annotator_names = (one if one is None else encode(one)[0] for one in names)
         return Annotations.from_triplets(
             raw.item,
             raw.annotator,
             raw.label,
             classes=wanted,
-            item_names=ordered(raw.item_names, raw),
-            annotator_names=ordered(raw.annotator_names, raw),
-            gold=gold,
+            item_names=raw.item_names,
+            annotator_names=raw.annotator_names,
+            gold=gold_by_item(raw.gold_item, raw.gold_label) if len(raw.gold_label) else None,
             repeats=repeats,
             **raw.numbers,
         )
@@ -338,15 +299,10 @@ def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, re
         raise InvalidAnnotationsError(f"{name}{rows}: {error.problem}", remedy=error.remedy) from error
 
 
-def ordered(names: Any, raw: RawAnnotations) -> Any:
-    """Names in the container's order, unless the file itself says the order."""
-    return names if names is None or raw.keeps_order else encode(names)[0]
-
-
 def require_known_labels(raw: RawAnnotations, classes: Sequence[Hashable]) -> None:
     """Stop at labels outside the given classes, naming the first by item and annotator (rows may have been skipped)."""
     distinct, codes = encode(raw.label)
-    unknown = ~np.isin(np.arange(len(distinct)), np.flatnonzero(positions(name_array(classes), distinct) >= 0))
+    unknown = positions(name_array(classes), distinct) < 0
     rows = np.flatnonzero(unknown[codes])
     if not len(rows):
         return

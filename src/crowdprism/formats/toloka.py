@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
 
@@ -22,8 +21,7 @@ def read(document: Document) -> RawAnnotations:
     label = column_for(document, "label", "OUTPUT:")
     golden = document.asked.get("gold", label.replace("OUTPUT:", "GOLDEN:"))
     worker = document.asked.get("annotator", WORKER)
-    if worker not in document.columns:
-        raise UnreadableFileError(f"{document.name} has no column {worker!r}; it has {some(document.columns, 15)}.")
+    document.require_columns(worker)
     raw = RawAnnotations({"item": item, "annotator": worker, "label": label}, is_text=True)
     if golden in document.columns:
         raw.columns["gold"] = golden
@@ -47,16 +45,11 @@ def read(document: Document) -> RawAnnotations:
 def column_for(document: Document, role: str, prefix: str) -> str:
     """The column asked for (with or without prefix), else the only one with the prefix."""
     asked = document.asked.get(role)
-    found = [column for column in document.columns if column.startswith(prefix)]
     if asked is not None:
-        name = next((one for one in (asked, f"{prefix}{asked}") if one in document.columns), None)
-        if name is None:
-            raise UnreadableFileError(f"{document.name} has no column {asked!r}; it has {some(document.columns, 15)}.")
+        name = f"{prefix}{asked}" if f"{prefix}{asked}" in document.columns else asked
+        document.require_columns(name)
         return name
-    if len(found) == 1:
-        return found[0]
-    if role == "item" and TASK in document.columns:
+    found = [column for column in document.columns if column.startswith(prefix)]
+    if len(found) != 1 and role == "item" and TASK in document.columns:
         return TASK
-    raise UnreadableFileError(
-        f"{document.name} has {len(found)} {prefix} columns: {some(found, 12)}.", remedy=f"Choose one with {{{role}}}"
-    )
+    return document.only(found, role, f"{prefix} columns")

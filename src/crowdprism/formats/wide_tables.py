@@ -104,10 +104,7 @@ def read_wide(document: Document) -> RawAnnotations:
     """Read a wide table; columns that hold no labels, such as texts and notes, are left out and listed."""
     frame = document.frame
     first, gold = item_column(document), gold_column(document)
-    wanted = [first, gold, *(document.options.annotators or ())]
-    absent = [column for column in wanted if column is not None and column not in frame.columns]
-    if absent:
-        raise UnreadableFileError(f"{document.name} has no column {absent[0]!r}; it has {some(frame.columns, 15)}.")
+    document.require_columns(*filter(None, (first, gold, *(document.options.annotators or ()))))
     free = [column for column in frame.columns if column not in (first, gold)]
     markers = markers_of(document, MISSING_CELLS)
     texts = {column: text_cells(frame[column]) for column in free}
