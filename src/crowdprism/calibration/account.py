@@ -5,8 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,20 +33,11 @@ TINY = 1e-300
 N_ADVISED = 40  # answers of an audit by default; what so many would tell is stated with every account
 
 
-@dataclass(frozen=True, eq=False)
-class Forecast:
-    """What is known of the rightness of labels.
+class Forecast(NamedTuple):
+    """What is known of the rightness of labels."""
 
-    Attributes
-    ----------
-    scores
-        (n_items,) log odds of being right at u = 0 (see `outside_view`).
-    weights
-        Probability of each u, after the gold answers.
-    """
-
-    scores: FloatArray
-    weights: FloatArray
+    scores: FloatArray  # (n_items,) log odds of being right at u = 0 (see `outside_view`)
+    weights: FloatArray  # (len(U),) probability of each u, after the gold answers
 
 
 def make_account(
@@ -109,7 +100,6 @@ def make_forecast(
     """Scores of the labels, and the distribution of u. Crowds without two labels on any item have one score for all."""
     single = not (annotations.labels_per_item > 1).any()
     view = outside_view("single" if single else family)
-
     scores = np.full(len(labels), view.intercept) if single else view.scores(reference, labels, own=own)
     weights = view.prior()
     if gold is not None and (gold >= 0).any():
@@ -253,11 +243,10 @@ def _right_by_node(
 
 def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, level: float) -> FloatArray:
     """(n, 2) central interval of mixtures of normal distributions with means (n, nodes); by bisection."""
-    tails = ((1 - level) / 2, (1 + level) / 2)
     found = np.empty((len(mean), 2))
     for first in range(0, len(mean), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
-        for side, tail in enumerate(tails):
+        for side, tail in enumerate(((1 - level) / 2, (1 + level) / 2)):
             low, high = np.full(len(mean[rows]), -1.0), np.full(len(mean[rows]), 2.0)
             for _ in range(N_HALVINGS):
                 middle = (low + high) / 2
@@ -301,9 +290,8 @@ def fit_without_gold(result: FitResult, annotations: Annotations) -> FitResult:
     with quiet_fit():
         if result.method in AGGREGATORS:
             with suppress(CrowdprismError):  # a loaded result has texts in place of arrays
-                return (
-                    make_aggregator(result.method, **{**result.parameters, "use_gold": False}).fit(annotations).result_
-                )
+                again = make_aggregator(result.method, **{**result.parameters, "use_gold": False})
+                return again.fit(annotations).result_
         return DawidSkene(use_gold=False).fit(annotations).result_
 
 

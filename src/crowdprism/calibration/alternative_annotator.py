@@ -26,31 +26,15 @@ WINS = 0.5
 
 @dataclass(frozen=True)
 class AlternativeTest:
-    """Outcome of the test for one judge.
+    """Outcome of the test for one judge."""
 
-    Attributes
-    ----------
-    passed
-        Whether the judge wins against at least half of the people; None where nobody has enough items.
-    winning_rate
-        Share of the people against whom the judge wins, at the chosen epsilon.
-    winning_rates
-        The same at 0.1, 0.15 and 0.2.
-    advantage
-        Mean over people of the share of items on which the judge scores at least as high as the person.
-    p_values
-        (human,) of the test against each; NaN for people with fewer than 30 items.
-    n_humans
-        People with enough items.
-    """
-
-    passed: bool | None
-    winning_rate: float
-    winning_rates: Mapping[float, float]
-    advantage: float
+    passed: bool | None  # whether the judge wins against at least half of the people; None if nobody has enough items
+    winning_rate: float  # share of the people against whom the judge wins, at the chosen epsilon
+    winning_rates: Mapping[float, float]  # the same at 0.1, 0.15 and 0.2
+    advantage: float  # mean over people of the share of items on which the judge scores at least as high
     epsilon: float
-    p_values: NDArray[np.float64]
-    n_humans: int
+    p_values: NDArray[np.float64]  # (human,) of the test against each; NaN with fewer than 30 items
+    n_humans: int  # people with enough items
 
 
 def alternative_annotator_test(

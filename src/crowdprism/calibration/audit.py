@@ -34,36 +34,18 @@ DEFAULT_METHOD = "dawid-skene"
 
 @dataclass(frozen=True, eq=False)
 class AuditPlan:
-    """Which items to ask, and all that is needed to read the answers.
-
-    Attributes
-    ----------
-    items, classes
-        Names of all items and classes.
-    stated
-        (n_items,) code of the label under audit.
-    stratum
-        (n_items,) 0 for the least certain items; `n_strata` for items whose class was known before (gold).
-    asked
-        (n_asked,) positions of the items to ask, in random order.
-    probability
-        (n_asked,) probability with which each was drawn.
-    seed, n
-        What the plan was drawn with.
-    annotations
-        Those behind the labels, or None: they add the accuracy of annotators.
-    """
+    """Which items to ask, and all that is needed to read the answers."""
 
     items: NameArray
     classes: NameArray
-    stated: NDArray[np.int64]
-    stratum: NDArray[np.int64]
-    asked: NDArray[np.int64]
-    probability: NDArray[np.float64]
+    stated: NDArray[np.int64]  # (n_items,) code of the label under audit
+    stratum: NDArray[np.int64]  # (n_items,) 0 for the least certain; `n_strata` where the class was known (gold)
+    asked: NDArray[np.int64]  # (n_asked,) positions of the items to ask, in random order
+    probability: NDArray[np.float64]  # (n_asked,) with which each was drawn
     seed: int
     n: int
-    known: Mapping[Any, Any] = field(default_factory=dict)
-    annotations: Annotations | None = None
+    known: Mapping[Any, Any] = field(default_factory=dict)  # gold by item
+    annotations: Annotations | None = None  # those behind the labels: they add the accuracy of annotators
 
     @property
     def n_strata(self) -> int:
@@ -79,36 +61,18 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What the answers say; each share has a value, an interval and the number of answers behind it.
+    """What the answers say; each share has a value, an interval and the number of answers behind it."""
 
-    Attributes
-    ----------
-    accuracy
-        Share of right labels among all items.
-    classes
-        By class: share of right labels among the items labelled so; None where nothing was answered.
-    shares
-        By class: share of items that truly belong to it.
-    annotators
-        By annotator with at least five answered items: share of their labels that are right.
-    n_answers, n_asked, n_items
-        Answers received, items drawn, items in all.
-    more_to_halve
-        How many further answers would make the interval of the accuracy about half as wide; None if all is known.
-    answers
-        The answers, as gold for `Annotations.with_gold`.
-    """
-
-    accuracy: Share
-    classes: Mapping[Any, Share | None]
-    shares: Mapping[Any, Share]
-    annotators: Mapping[Any, Share]
+    accuracy: Share  # of right labels among all items
+    classes: Mapping[Any, Share | None]  # of right labels among the items labelled so; None where nothing was answered
+    shares: Mapping[Any, Share]  # of items that truly belong to a class
+    annotators: Mapping[Any, Share]  # of right labels, by annotator with at least five answered items
     n_answers: int
     n_asked: int
     n_items: int
-    more_to_halve: int | None
+    more_to_halve: int | None  # answers that would make the accuracy's interval half as wide; None if all is known
     level: float
-    answers: Mapping[Any, Any]
+    answers: Mapping[Any, Any]  # as gold for `Annotations.with_gold`
 
 
 def audit_plan(
@@ -136,10 +100,9 @@ def audit_plan(
         raise InvalidParameterError(
             f"An audit needs at least {MIN_ANSWERS} answers for an interval, not {n}.", parameter="n"
         )
+    result = source
     if isinstance(source, Annotations):
         annotations, result = source, make_aggregator(DEFAULT_METHOD).fit(source).result_
-    else:
-        result = source
     if annotations is not None:
         names = {role: getattr(result, role).tolist() for role in ("items", "annotators", "classes")}
         annotations = annotations.reindexed(**names)
@@ -241,14 +204,11 @@ def audit_result(plan: AuditPlan, answers: Any, *, level: float = 0.95) -> Audit
     )
 
 
-def counts(
-    cell: NDArray[np.int64], truth: NDArray[Any], right: NDArray[np.bool_]
-) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def counts(cell: NDArray[np.int64], truth: NDArray[Any], right: NDArray[np.bool_]) -> list[NDArray[Any]]:
     """(cell,) right answers, answers and items of each cell."""
     answered = truth >= 0
     n_cells = int(cell.max()) + 1
-    number = [np.bincount(cell[mask], minlength=n_cells) for mask in (answered & right, answered)]
-    return number[0], number[1], np.bincount(cell, minlength=n_cells)
+    return [np.bincount(cell[mask], minlength=n_cells) for mask in (answered & right, answered, answered | True)]
 
 
 def share_within(

@@ -38,64 +38,33 @@ class Figure:
 
 @dataclass(frozen=True)
 class Judge:
-    """One judge against the reference.
-
-    Attributes
-    ----------
-    n
-        Items of the reference that the judge labelled.
-    accuracy, kappa
-        Share of right labels, and Cohen's kappa: agreement beyond chance.
-    over_use
-        By class: how much more often the judge names it than it is true, as a share of the items.
-    adds
-        Accuracy of the vote of all judges minus that of the vote without this one.
-    """
+    """One judge against the reference."""
 
     name: Any
-    n: int
+    n: int  # items of the reference that the judge labelled
     accuracy: Figure
-    kappa: Figure
-    over_use: Mapping[Any, Figure]
-    adds: Figure
+    kappa: Figure  # Cohen's: agreement beyond chance
+    over_use: Mapping[Any, Figure]  # by class: how much more often it is named than true, as a share of the items
+    adds: Figure  # accuracy of the vote of all judges minus that of the vote without this one
 
 
 @dataclass(frozen=True)
 class JuryReport:
-    """What is known of a jury.
-
-    Attributes
-    ----------
-    reference, n_reference, n_items
-        What the judges are compared with, on how many items, of how many in all.
-    correlation
-        (judge, judge) correlation of errors; NaN where it cannot be known.
-    n_independent
-        n / (1 + (n - 1) r), where r is the mean correlation of errors: how many judges whose errors have nothing in
-        common are worth as much.
-    vote
-        Accuracy of the majority vote of all judges; a tie of k classes counts 1/k.
-    panel, panel_accuracy
-        A recommended panel, and how right the votes of panels chosen like it are on items kept out of the choice.
-    voted, prevalence
-        By class: its share among the votes on all items, and that share corrected for the errors of the vote.
-    replaces
-        By judge: the alternative annotator test; empty with fewer than two humans.
-    """
+    """What is known of a jury."""
 
     classes: tuple[Any, ...]
-    reference: str
-    n_reference: int
+    reference: str  # what the judges are compared with
+    n_reference: int  # items with a reference
     n_items: int
     judges: tuple[Judge, ...]
-    correlation: FloatArray
-    n_independent: Figure
-    vote: Figure
-    panel: tuple[Any, ...]
-    panel_accuracy: float
-    voted: Mapping[Any, float]
-    prevalence: Mapping[Any, Figure]
-    replaces: Mapping[Any, AlternativeTest]
+    correlation: FloatArray  # (judge, judge) of errors; NaN where it cannot be known
+    n_independent: Figure  # how many judges whose errors have nothing in common are worth as much
+    vote: Figure  # accuracy of the majority vote of all judges; a tie of k classes counts 1/k
+    panel: tuple[Any, ...]  # recommended judges
+    panel_accuracy: float  # of the votes of panels chosen like it, on items kept out of the choice
+    voted: Mapping[Any, float]  # share of each class among the votes on all items
+    prevalence: Mapping[Any, Figure]  # that share corrected for the errors of the vote
+    replaces: Mapping[Any, AlternativeTest]  # by judge; empty with fewer than two humans
     level: float
 
 
@@ -130,9 +99,9 @@ def measure_jury(
     known = np.flatnonzero((truth >= 0) & (table >= 0).any(axis=1))
     require_shared(known, table, names, truth)
     sample = Sample(table[known], truth[known], annotations.classes.tolist(), level, seed)
-    pairs, correlation = sample.correlations(), np.eye(len(names))
-    for (first, second), value in zip(pairs[1], pairs[0][0], strict=True):
-        correlation[first, second] = correlation[second, first] = value
+    correlations, pairs = measures.error_correlations(sample.weights, sample.labels, sample.truth)
+    correlation = np.eye(len(names))
+    correlation[pairs[:, 0], pairs[:, 1]] = correlation[pairs[:, 1], pairs[:, 0]] = correlations[0]
     panel, panel_accuracy = measures.chosen_panel(sample.labels, sample.truth, sample.n_classes, seed)
     voted, prevalence = sample.prevalence(table, seed)
     return JuryReport(
@@ -142,7 +111,7 @@ def measure_jury(
         n_items=annotations.n_items,
         judges=tuple(sample.judge(at, name) for at, name in enumerate(names)),
         correlation=correlation,
-        n_independent=sample.figure(measures.effective_number(pairs[0], len(names))),
+        n_independent=sample.figure(measures.effective_number(correlations, len(names))),
         vote=sample.mean(measures.vote_scores(sample.labels, sample.truth, sample.n_classes)),
         panel=tuple(names[at] for at in panel),
         panel_accuracy=panel_accuracy,
@@ -177,10 +146,6 @@ class Sample:
         """Mean of a score of the items."""
         return self.figure(self.weights @ scores / self.weights.sum(axis=1))
 
-    def correlations(self) -> tuple[FloatArray, NDArray[Any]]:
-        """Correlations of errors by pair of judges."""
-        return measures.error_correlations(self.weights, self.labels, self.truth)
-
     def judge(self, at: int, name: Any) -> Judge:
         """Measure one judge."""
         given = self.labels[:, at] >= 0
@@ -189,10 +154,8 @@ class Sample:
         n, n_right = len(label), int((label == truth).sum())
         low = beta_interval(n_right, n - n_right + 1, level=self.level)[0]
         high = beta_interval(n_right + 1, n - n_right, level=self.level)[1]
-        scores = [
-            measures.vote_scores(voters, self.truth, self.n_classes)
-            for voters in (self.labels, np.delete(self.labels, at, axis=1))
-        ]
+        voters = (self.labels, np.delete(self.labels, at, axis=1))
+        scores = [measures.vote_scores(labels, self.truth, self.n_classes) for labels in voters]
         return Judge(
             name=name,
             n=n,
@@ -204,7 +167,10 @@ class Sample:
 
     def prevalence(self, table: Table, seed: int) -> tuple[dict[Any, float], dict[Any, Figure]]:
         """Shares of the classes among the votes on all items, raw and corrected for the errors of the vote."""
-        known_votes, all_votes = self._votes(self.labels), self._votes(table[(table >= 0).any(axis=1)])
+        known_votes, all_votes = (
+            measures.vote_shares(measures.vote_counts(labels, self.n_classes))
+            for labels in (self.labels, table[(table >= 0).any(axis=1)])
+        )
         voted = all_votes.mean(axis=0)
         random = stream(seed, "jury prevalence")
         found = []
@@ -215,10 +181,6 @@ class Sample:
         shares = np.array(found)
         corrected = {name: self.figure(shares[:, code]) for code, name in enumerate(self.classes)}
         return dict(zip(self.classes, voted.tolist(), strict=True)), corrected
-
-    def _votes(self, labels: Table) -> FloatArray:
-        """(item, class) shares of the majority vote."""
-        return measures.vote_shares(measures.vote_counts(labels, self.n_classes))
 
 
 def split_table(annotations: Annotations, people: list[Any]) -> tuple[Table, Table, list[Any]]:

@@ -98,19 +98,15 @@ def _sampled_interval(
         spread = best_spread(candidate, right, asked, weight, alike=alike)
         return float(estimate_distribution(spread, asked, size, weight) @ extreme)
 
-    tail_level = (1 - level) / 2
-    outer, inner = 0.0, estimate
-    if right.any():
+    def end(outer: float, extreme: FloatArray) -> float:
+        inner = estimate
         for _ in range(N_BISECTIONS):
             middle = (outer + inner) / 2
-            outer, inner = (outer, middle) if tail(middle, at_least) > tail_level else (middle, inner)
-    low = outer
-    outer, inner = largest, estimate
-    if (right < asked).any():
-        for _ in range(N_BISECTIONS):
-            middle = (outer + inner) / 2
-            outer, inner = (outer, middle) if tail(middle, at_most) > tail_level else (middle, inner)
-    return low, outer
+            outer, inner = (outer, middle) if tail(middle, extreme) > (1 - level) / 2 else (middle, inner)
+        return outer
+
+    low = end(0.0, at_least) if right.any() else 0.0
+    return low, end(largest, at_most) if (right < asked).any() else largest
 
 
 def best_spread(
