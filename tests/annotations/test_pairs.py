@@ -9,7 +9,14 @@ import pytest
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations import pairs as pairs_module
-from crowdprism.annotations.pairs import bipartite_components, co_label_entries, ranked, response_matrix, sums_by
+from crowdprism.annotations.pairs import (
+    bipartite_components,
+    co_label_entries,
+    pairs_on_items,
+    ranked,
+    response_matrix,
+    sums_by,
+)
 
 
 def random_annotations(weighted: bool) -> Annotations:
@@ -84,3 +91,13 @@ def test_groups_without_a_common_annotation_are_numbered_apart() -> None:
 
 def test_sums_by_group_keep_empty_groups() -> None:
     assert sums_by(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 4).tolist() == [4.0, 0.0, 2.0, 0.0]
+
+
+def test_pairs_of_annotations_are_those_of_one_item_by_two_annotators() -> None:
+    first, second = pairs_on_items(Annotations.from_dense([[0, 1], [1, -1], [1, 1]]))
+    assert (first.tolist(), second.tolist()) == ([0, 3], [1, 4])
+
+
+def test_the_response_matrix_has_a_column_for_each_annotator_and_label() -> None:
+    found = response_matrix(Annotations.from_dense([[0, 1], [1, -1]])).toarray()
+    assert found.tolist() == [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]

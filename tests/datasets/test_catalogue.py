@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from crowdprism import load_dataset
-from crowdprism.datasets import catalogue
+from crowdprism.datasets import catalogue, find_entry
 from crowdprism.errors import InvalidParameterError
 
 IMAGES = ["mnist", "fashion_mnist", "cifar10"]
@@ -26,3 +26,7 @@ def test_all_that_is_promised_is_in_the_catalogue() -> None:
 def test_an_unknown_name_is_refused_with_the_nearest_names() -> None:
     with pytest.raises(InvalidParameterError, match="Did you mean music"):
         load_dataset("musik")
+
+
+def test_a_set_is_found_by_the_name_of_its_collection_too() -> None:
+    assert find_entry("truth_inference/rte").name == "rte"

@@ -8,7 +8,7 @@ import pytest
 
 from crowdprism.errors import InvalidAnnotationsError
 from crowdprism.formats import read_annotations_with_report
-from crowdprism.formats.choices import read_choices, read_choices_with_report
+from crowdprism.formats.choices import read_choices, read_choices_with_report, split
 
 
 def answers(path: Path, **options: Any) -> dict[tuple[Any, Any], set[Any]]:
@@ -99,3 +99,8 @@ def test_gold_holds_sets_and_unknown_choices_are_refused_by_name(tmp_path: Path)
     assert found.of("b").gold_by_name() == {1: "no"}
     with pytest.raises(InvalidAnnotationsError, match="Unknown are 'b'"):
         read_choices(path, classes=["a"])
+
+
+def test_cells_are_split_at_the_separator() -> None:
+    cells = ["a | b", ["a", "b"], None, 3]
+    assert [split(cell, "|") for cell in cells] == [["a", "b"], ["a", "b"], [], [3]]

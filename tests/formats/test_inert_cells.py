@@ -68,3 +68,9 @@ def test_plain_tables_have_no_further_column() -> None:
     file = io.StringIO()
     write_csv(file, {"item": ["a", "-3"], "share": [0.5, None]})
     assert file.getvalue() == "item,share\na,0.5\n-3,\n"
+
+
+def test_formulas_get_a_quote_that_reading_takes_away() -> None:
+    texts = ["=cmd|' /C calc'!A0", "-3", "cat", "'=1", "'tis"]
+    assert [inert(text) for text in texts] == ["'=cmd|' /C calc'!A0", "-3", "cat", "''=1", "'tis"]
+    assert [as_written(inert(text)) for text in texts] == texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 
+import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,6 +19,8 @@ from crowdprism.formats.text_tables import (
     n_rows,
     parse_regular,
     read_table,
+    table_text,
+    text_numbers,
 )
 
 
@@ -74,3 +77,12 @@ def test_repeated_column_names_get_an_ending() -> None:
     assert column_names(["a", "a_duplicated_0", "a"]) == ["a", "a_duplicated_0", "a_duplicated_1"]
     frame = read_table(TableText(b"a,a\n1,2\n", 1), ",", "x")
     assert frame.to_dicts() == [{"a": "1", "a_duplicated_0": "2"}]
+
+
+def test_numbers_are_read_with_either_decimal_sign() -> None:
+    assert text_numbers(pl.Series(["0,5", "1.234,25", "7"])).to_list() == [0.5, 1234.25, 7.0]
+    assert text_numbers(pl.Series(["1,234.5", "2"])).to_list() == [1234.5, 2.0]
+
+
+def test_blank_lines_before_the_header_are_counted_and_left_out() -> None:
+    assert table_text(b"\n\nitem,label\n") == (b"item,label\n", 3)

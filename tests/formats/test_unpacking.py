@@ -148,3 +148,8 @@ def test_sizes_are_numbers_or_text_with_a_unit() -> None:
     for wrong in ("many", "-1", 0, "1TB", "1e9"):
         with pytest.raises(InvalidParameterError, match="max_size"):
             size_in_bytes(wrong)
+
+
+def test_a_size_may_have_decimals() -> None:
+    assert size_in_bytes("1.5 MB") == 1572864
+    assert size_in_bytes(10) == 10

@@ -86,7 +86,6 @@ def build(
     gold: Mapping[Any, Any] | None,
     repeats: Repeats,
 ) -> Annotations:
-    """Do the work of `Annotations.from_triplets`."""
     require_known_repeats(repeats)
     columns = {role: as_column(values) for role, values in columns.items()}
     numbers = {role: as_numbers(values, role) for role, values in numbers.items()}
@@ -134,7 +133,6 @@ def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tupl
 
 
 def require_known_repeats(repeats: str) -> None:
-    """Stop at a misspelt choice."""
     if repeats not in ("keep", "first", "last", "error"):
         raise InvalidParameterError(
             f'repeats must be "keep", "first", "last" or "error", not {repeats!r}.', parameter="repeats"
@@ -285,7 +283,6 @@ def gold_by_item(items: Any, gold: Any) -> dict[Any, Any]:
 
 
 def rows_of(values: Any, rows: NDArray[Any]) -> Any:
-    """Pick rows of a column, whatever holds it."""
     return [values[row] for row in rows] if isinstance(values, list) else values[rows]
 
 

@@ -52,7 +52,6 @@ def check_lengths(columns: dict[str, Any]) -> Breach | None:
 
 
 def check_any(n_annotations: int) -> Breach | None:
-    """There is at least one annotation."""
     if n_annotations:
         return None
     return Breach("There is no annotation.", "Check that the file has rows and that not all of them were skipped.")
@@ -70,7 +69,6 @@ def check_present(values: Sequence[Any] | NameArray, role: str) -> Breach | None
 
 
 def missing_rows(values: Any) -> np.ndarray:
-    """Positions of the values that stand for "no entry"."""
     if hasattr(values, "null_count"):  # a polars column of text
         return np.flatnonzero(values.is_null().to_numpy()) if values.null_count() else np.empty(0, dtype=np.int64)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iubUS":
@@ -154,7 +152,6 @@ def check_known(codes: np.ndarray, values: Sequence[Any] | NameArray, known: Nam
 
 
 def check_two_classes(classes: NameArray) -> Breach | None:
-    """There are at least two classes."""
     if len(classes) >= 2:
         return None
     return Breach(
@@ -164,7 +161,6 @@ def check_two_classes(classes: NameArray) -> Breach | None:
 
 
 def check_distinct(names: Sequence[Any] | NameArray, role: str) -> Breach | None:
-    """No name is listed twice."""
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     if len(set(listed)) == len(listed):
         return None

@@ -127,7 +127,6 @@ class MultiLabelAnnotations:
 def _require_known(
     ticked: list[frozenset[Any]], places: Mapping[Any, NDArray[Any]], names: NameArray, items: Any, annotators: Any
 ) -> None:
-    """Stop at choices outside the list, naming the first answer."""
     wrong = [row for row, one in enumerate(ticked) if (places[one] < 0).any()]
     if wrong:
         row = wrong[0]

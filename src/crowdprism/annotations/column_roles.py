@@ -29,7 +29,6 @@ REQUIRED = ("item", "annotator", "label")
 
 
 def simplified(name: str) -> str:
-    """A column name without case and punctuation."""
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 

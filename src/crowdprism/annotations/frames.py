@@ -63,7 +63,6 @@ def annotations_of_frame(cls: type[Annotations], frame: Any) -> Annotations:
 
 
 def is_code(value: Any) -> bool:
-    """Tell whether a cell holds a class code or nothing."""
     if value is None or value != value:
         return True
     return isinstance(value, (int, float, np.number)) and float(value).is_integer()
@@ -139,7 +138,6 @@ def text_column(series: nw.Series[Any]) -> Any:
 
 
 def long_frame(annotations: Annotations, kind: str) -> Any:
-    """Do the work of `Annotations.to_frame`."""
     a = annotations
     columns = {"item": a.items[a.item], "annotator": a.annotators[a.annotator], "label": a.classes[a.label]}
     numbers = {"weight": a.weight, "duration": a.duration, "timestamp": a.timestamp}
@@ -162,7 +160,6 @@ def frame_of_columns(columns: Mapping[str, Any], kind: str) -> Any:
 
 
 def hugging_face_dataset(columns: Mapping[str, Any]) -> Any:
-    """A `datasets.Dataset` with these columns."""
     try:
         from datasets import Dataset
     except ModuleNotFoundError as error:
@@ -182,7 +179,6 @@ def frame_values(values: np.ndarray, kind: str) -> Any:
 
 
 def dense_table(annotations: Annotations, missing: int) -> NDArray[Any]:
-    """Do the work of `Annotations.to_dense`."""
     if 0 <= missing < annotations.n_classes:
         raise InvalidParameterError(
             f"missing={missing} is also the code of class {plain(annotations.classes[missing])!r}. Choose another."
@@ -193,7 +189,6 @@ def dense_table(annotations: Annotations, missing: int) -> NDArray[Any]:
 
 
 def dict_array(annotations: Annotations) -> NDArray[Any]:
-    """Do the work of `Annotations.__array__`."""
     a = annotations
     array = np.empty(a.n_items, dtype=object)
     given = list(zip(a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True))
@@ -202,7 +197,6 @@ def dict_array(annotations: Annotations) -> NDArray[Any]:
 
 
 def csr_table(annotations: Annotations) -> Any:
-    """Do the work of `Annotations.to_csr`."""
     from scipy.sparse import csr_array
 
     last = np.ones(annotations.n_annotations, dtype=bool)

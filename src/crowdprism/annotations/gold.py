@@ -30,7 +30,6 @@ def known_classes(annotations: Annotations) -> NDArray[np.int32] | None:
 
 
 def with_gold(annotations: Annotations, gold: Any) -> Annotations:
-    """Do the work of `Annotations.with_gold`."""
     if gold is None:
         return replace(annotations, gold=None)
     items, labels = gold_columns(gold)
@@ -47,7 +46,6 @@ def with_gold(annotations: Annotations, gold: Any) -> Annotations:
 
 
 def gold_names(annotations: Annotations) -> dict[Any, Any]:
-    """Do the work of `Annotations.gold_by_name`."""
     if annotations.gold is None:
         return {}
     known = ~np.ma.getmaskarray(annotations.gold)

@@ -43,13 +43,7 @@ def is_missing(value: Any) -> bool:
 
 
 def name_array(values: Iterable[Hashable]) -> NameArray:
-    """Return names as a read-only array: int64 where all are ints, object otherwise.
-
-    Examples
-    --------
-    >>> name_array(["cat", "dog"])
-    array(['cat', 'dog'], dtype=object)
-    """
+    """Return names as a read-only array: int64 where all are ints, object otherwise."""
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu" and values.ndim == 1 and _fits_int64(values):
         names: NameArray = values.astype(np.int64)
     elif isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
@@ -86,13 +80,7 @@ def is_text_column(values: Any) -> bool:
 
 
 def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
-    """Return the distinct names in order, and for each value the position of its name.
-
-    Examples
-    --------
-    >>> encode(["dog", "cat", "dog"])
-    (array(['cat', 'dog'], dtype=object), array([1, 0, 1]))
-    """
+    """Return the distinct names in order, and for each value the position of its name."""
     if is_text_column(values) and len(values) >= MANY_TEXTS:
         return _encode_text(values)
     if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
@@ -225,13 +213,7 @@ def names_to_json(names: NameArray) -> dict[str, Any]:
 
 
 def names_from_json(record: dict[str, Any]) -> NameArray:
-    """Read what `names_to_json` wrote.
-
-    Examples
-    --------
-    >>> names_from_json(names_to_json(name_array([("a", 1), ("b", 2)]))).tolist()
-    [('a', 1), ('b', 2)]
-    """
+    """Read what `names_to_json` wrote."""
     try:
         kind, values = record["type"], record["values"]
         if kind != "mixed" and kind not in _READERS:

@@ -26,13 +26,7 @@ CELL = "padding:.15em .8em .15em 0;text-align:left;font-variant-numeric:tabular-
 
 
 def display_name(name: Any) -> str:
-    """The name as text, with control and direction marks spelt out and the middle of long names left out.
-
-    Examples
-    --------
-    >>> display_name("evil\\u202egpj.exe"), display_name(7), len(display_name("x" * 500))
-    ('evil⟨U+202E⟩gpj.exe', '7', 120)
-    """
+    """The name as text, with control and direction marks spelt out and the middle of long names left out."""
     text = str(name)
     if len(text) > LONGEST_NAME:
         half = LONGEST_NAME // 2
@@ -41,13 +35,7 @@ def display_name(name: Any) -> str:
 
 
 def visible(text: str) -> str:
-    """Any text with its control and direction marks spelt out.
-
-    Examples
-    --------
-    >>> visible("seven\\u202e, the annotator")
-    'seven⟨U+202E⟩, the annotator'
-    """
+    """Any text with its control and direction marks spelt out."""
     if text.isprintable():  # direction marks are not printable, so this settles nearly every text
         return text
     return "".join(f"⟨U+{ord(sign):04X}⟩" if _is_hidden(sign) else sign for sign in text)
@@ -58,15 +46,7 @@ def _is_hidden(sign: str) -> bool:
 
 
 def annotations_html(annotations: Annotations) -> str:
-    """Annotations at a glance: sizes and label shares.
-
-    Examples
-    --------
-    >>> from crowdprism.annotations import Annotations
-    >>> html = annotations_html(Annotations.from_triplets(["<b>"], ["ann"], ["<script>"], classes=["<script>", "dog"]))
-    >>> "<script>" in html, "&lt;script&gt;" in html
-    (False, True)
-    """
+    """Annotations at a glance: sizes and label shares."""
     a = annotations
     given = np.bincount(a.label, minlength=a.n_classes)
     most = np.argsort(-given, kind="stable")[:N_CLASSES_SHOWN]
@@ -77,7 +57,6 @@ def annotations_html(annotations: Annotations) -> str:
 
 
 def html_heading(text: str) -> str:
-    """A line in bold."""
     return f"<p><strong>{escape(text)}</strong></p>"
 
 

@@ -16,11 +16,6 @@ SMALL_KEY_RANGE = 2**20
 def response_matrix(annotations: Annotations) -> Any:
     """Sparse (n_items, n_annotators * n_classes): the weight of each annotation in the column of its annotator
     and label; repeats add up.
-
-    Examples
-    --------
-    >>> response_matrix(Annotations.from_dense([[0, 1], [1, -1]])).toarray().tolist()
-    [[1.0, 0.0, 0.0, 1.0], [0.0, 1.0, 0.0, 0.0]]
     """
     from scipy.sparse import csr_array
 
@@ -118,14 +113,7 @@ def ranked(key: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.int64], NDAr
 
 
 def pairs_on_items(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Positions of all pairs of annotations of one item by two annotators; the first annotator has the lower code.
-
-    Examples
-    --------
-    >>> first, second = pairs_on_items(Annotations.from_dense([[0, 1], [1, -1], [1, 1]]))
-    >>> first.tolist(), second.tolist()
-    ([0, 3], [1, 4])
-    """
+    """Positions of all pairs of annotations of one item by two annotators; the first annotator has the lower code."""
     whole = annotations.item_start.dtype  # int32 where that is enough: there may be many pairs
     firsts, seconds = [np.empty(0, dtype=whole)], [np.empty(0, dtype=whole)]
     n_labels = annotations.labels_per_item

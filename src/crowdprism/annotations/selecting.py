@@ -71,7 +71,6 @@ def at_rows(annotations: Annotations, rows: NDArray[Any], start: NDArray[Any], *
 
 
 def where(annotations: Annotations, keep: NDArray[np.bool_]) -> Annotations:
-    """Do the work of `Annotations.select`."""
     if keep.dtype != bool or keep.shape != (annotations.n_annotations,):
         raise InvalidParameterError(
             f"select takes a mask of {annotations.n_annotations} truth values, one per annotation, not "
@@ -83,7 +82,6 @@ def where(annotations: Annotations, keep: NDArray[np.bool_]) -> Annotations:
 
 
 def without_annotators(annotations: Annotations, names: Sequence[Hashable]) -> Annotations:
-    """Do the work of `Annotations.drop_annotators`."""
     dropped = positions(annotations.annotators, names)
     unknown = [name for name, place in zip(names, dropped, strict=True) if place < 0]
     if unknown:
@@ -108,7 +106,6 @@ def held_out_mask(n_annotations: int, fraction: float, seed: int) -> NDArray[np.
 
 
 def aligned_to(annotations: Annotations, ids: Iterable[Hashable]) -> Annotations:
-    """Do the work of `Annotations.align_items`."""
     ids = name_array(ids)
     checks.require([checks.check_distinct(ids, "id")])
     place = positions(annotations.items, ids)
@@ -134,7 +131,6 @@ def aligned_to(annotations: Annotations, ids: Iterable[Hashable]) -> Annotations
 
 
 def reindexed(annotations: Annotations, items: Any, annotators: Any, classes: Any) -> Annotations:
-    """Do the work of `Annotations.reindexed`."""
     a = annotations
     names: list[NameArray] = []
     codes: list[NDArray[Any]] = []
@@ -165,7 +161,6 @@ def recoded(codes: NDArray[Any], names: NameArray, others: NameArray) -> NDArray
 
 
 def concatenated(parts: Sequence[Annotations]) -> Annotations:
-    """Do the work of `Annotations.concat`."""
     items = merged_names([part.items for part in parts], "item")
     annotators = merged_names([part.annotators for part in parts], "annotator")
     classes = merged_names([part.classes for part in parts], "label")

@@ -100,13 +100,7 @@ def _entry_of(name: str, record: dict[str, Any]) -> DatasetEntry:
 
 
 def find_entry(name: str) -> DatasetEntry:
-    """The record of one data set; `truth_inference/rte` means `rte`.
-
-    Examples
-    --------
-    >>> find_entry("truth_inference/rte").name
-    'rte'
-    """
+    """The record of one data set; `truth_inference/rte` means `rte`."""
     known = catalogue()
     short = str(name).removeprefix("truth_inference/").replace("-", "_")
     if short in known:

@@ -256,14 +256,12 @@ def files_in_data_folder(entry: DatasetEntry) -> Path | None:
 
 
 def files_in_cache(entry: DatasetEntry) -> Path | None:
-    """The set's folder in the cache if every file was fetched."""
     folder = cache_folder() / entry.name
     complete = entry.can_be_fetched and all((folder / one.file).is_file() for one in entry.downloads)
     return folder if complete else None
 
 
 def how_to_get(entry: DatasetEntry) -> str:
-    """The message for a missing data set: where it was looked for, and how to get it."""
     root = data_folder()
     looked = f"{root / entry.folder}" if root else f"no folder, as {DATA_VARIABLE} is not set"
     remedy = (

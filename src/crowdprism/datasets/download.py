@@ -94,7 +94,6 @@ def _transfer(url: str, part: Path, download: Download) -> None:
 
 
 def _receive(url: str, part: Path, download: Download) -> None:
-    """Append the missing bytes to `part`."""
     begun = part.stat().st_size if part.exists() else 0
     headers = {"User-Agent": f"crowdprism/{__version__}", "Accept-Encoding": "identity"}
     if begun:
@@ -123,7 +122,6 @@ def _receive(url: str, part: Path, download: Download) -> None:
 
 
 def _copy(response: Any, file: Any, bar: Bar) -> int:
-    """Write the response to the file and return the number of bytes."""
     n_bytes = 0
     try:
         while chunk := response.read(CHUNK_BYTES):

@@ -21,7 +21,6 @@ N_DIMENSIONS = 8
 
 
 def embedded_readers(entry: DatasetEntry) -> DatasetReaders:
-    """Readers of a data set that is generated rather than read."""
     return _digits(entry) if entry.name == "digits" else _simulated(entry)
 
 

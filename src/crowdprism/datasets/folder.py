@@ -74,7 +74,6 @@ class DatasetFolder:
         return values.astype(np.float32) if values.dtype == np.float16 else values
 
     def unreadable(self, file: str, error: Exception) -> Exception:
-        """The error for a file that is missing or damaged."""
         path = self.path / file
         if not path.exists():
             return MissingDatasetError(f"The file {path} of data set {self.entry.name!r} is missing. Copy it there.")
@@ -82,7 +81,6 @@ class DatasetFolder:
 
     @cached_property
     def annotation_rows(self) -> pl.DataFrame:
-        """The columns item, annotator, label."""
         return self.table(next(file for file in self.entry.files if file.startswith("annotations")))
 
     @cached_property
@@ -113,19 +111,16 @@ class DatasetFolder:
         return replace(built, classes=name_array(self.entry.classes))
 
     def gold(self) -> Gold:
-        """True class codes of all items, masked where unknown."""
         assert self.annotations.gold is not None
         return self.annotations.gold
 
     def splits(self) -> Splits:
-        """Item positions by split."""
         if "split.csv.gz" not in self.entry.files:
             return {"train": np.arange(len(self.item_names))}
         split = self.split_rows["split"].to_numpy()
         return {name: np.flatnonzero(split == name) for name in SPLIT_ORDER if (split == name).any()}
 
     def texts(self) -> Mapping[str, list[str]]:
-        """The columns of text."""
         rows = self.table("texts.csv.gz").sort("item")
         return {name: rows[name].to_list() for name in rows.columns if name != "item"}
 
@@ -169,7 +164,6 @@ def _annotated(files: DatasetFolder, cifar10: Callable[[], Dataset]) -> DatasetR
 
 
 def _image_archive(files: DatasetFolder) -> DatasetReaders:
-    """MNIST and Fashion-MNIST."""
     images = partial(_train_and_test, files, "images.npz", "{}_images")
     gold = partial(_train_and_test, files, "images.npz", "{}_labels")
     return image_readers(files.entry, images, gold, {"pixels": lambda: flat_pixels(images())})
@@ -203,18 +197,11 @@ def image_readers(
 
 
 def complete_gold(labels: NDArray[Any]) -> Gold:
-    """Class codes as gold with nothing masked."""
     return np.ma.MaskedArray(labels.astype(np.int16))
 
 
 def consecutive_splits(sizes: Mapping[str, int]) -> Splits:
-    """Item positions of splits that follow one another.
-
-    Examples
-    --------
-    >>> {name: items.tolist() for name, items in consecutive_splits({"train": 3, "test": 2}).items()}
-    {'train': [0, 1, 2], 'test': [3, 4]}
-    """
+    """Item positions of splits that follow one another."""
     ends = np.cumsum(list(sizes.values()))
     return dict(zip(sizes, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
 
@@ -239,7 +226,6 @@ def read_mosaics(paths: Sequence[Path]) -> NDArray[np.uint8]:
 
 
 def import_pillow(alternative: str = "") -> Any:
-    """Pillow's Image module, or an error that says how to install it."""
     try:
         from PIL import Image
     except ImportError as error:

@@ -113,16 +113,12 @@ def read_members(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, byt
 
 @dataclass(frozen=True)
 class LabelMeTables:
-    """The text files of the archive."""
-
     answers: NDArray[np.int64]  # (training photograph, annotator)
     labels: Mapping[str, NDArray[np.int64]]
     filenames: Mapping[str, list[str]]
 
 
 def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
-    """Readers of the archive."""
-
     @cache
     def tables() -> LabelMeTables:
         return read_labelme_tables(path)

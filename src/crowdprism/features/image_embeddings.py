@@ -32,13 +32,7 @@ Embed = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 
 def choose_image_embedding(wanted: str) -> tuple[str, str]:
-    """The name of the embedding to use, and a sentence that says so.
-
-    Examples
-    --------
-    >>> choose_image_embedding("colours-and-edges")[0]
-    'colours-and-edges'
-    """
+    """The name of the embedding to use, and a sentence that says so."""
     if wanted == "auto":
         if find_spec(WEIGHTS_PACKAGE) is None:
             return PLAIN, (
@@ -160,13 +154,7 @@ def timm_network(name: str) -> tuple[Embed, int]:
 
 
 def colours_and_edges(images: NDArray[np.uint8]) -> NDArray[np.float32]:
-    """(batch, 64, 64, 3) pixels to (batch, 704): mean colours, and edge strength by direction, in 8 x 8 cells.
-
-    Examples
-    --------
-    >>> colours_and_edges(np.zeros((2, 64, 64, 3), dtype=np.uint8)).shape
-    (2, 704)
-    """
+    """(batch, 64, 64, 3) pixels to (batch, 704): mean colours, and edge strength by direction, in 8 x 8 cells."""
     scaled = images.astype(np.float32) / 255
     return np.concatenate([mean_colours(scaled), edge_histograms(scaled.mean(axis=3))], axis=1)
 

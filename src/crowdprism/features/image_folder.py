@@ -70,12 +70,6 @@ def match_files(ids: Sequence[Hashable], files: Sequence[PurePosixPath]) -> list
     An id matches a file if it equals the end of the file's path, with or without the suffix: the more folders both
     name, the better (`photos/a/1.png` matches `a/1.png`, not `b/1.png`). The path of a URL counts as an id, and a whole
     number matches a stem with leading zeros. An id that matches several files equally well matches none.
-
-    Examples
-    --------
-    >>> files = [PurePosixPath("a/1.png"), PurePosixPath("b/1.png"), PurePosixPath("0007.jpg")]
-    >>> match_files(["https://host/x/b/1.png?v=2", 7, "1.png"], files)
-    [1, 2, None]
     """
     index: dict[str, int] = {}
     for place, path in enumerate(files):
@@ -126,7 +120,6 @@ def read_pixels(path: Path, side: int) -> NDArray[np.uint8]:
 
 
 def import_pillow() -> Any:
-    """Pillow's Image module, or an error that says how to install it."""
     try:
         from PIL import Image
     except ImportError as error:

@@ -64,7 +64,6 @@ def texts_of_table(path: Path, column: str, id_column: str | None, *, usual_id: 
 
 
 def read_table(path: Path) -> Any:
-    """A CSV, TSV or Parquet file as a polars frame."""
     import polars as pl
 
     if path.suffix not in TABLES:
@@ -107,13 +106,7 @@ def texts_of_annotation_files(files: Sequence[Path], column: str, item_column: s
 
 
 def choose_text_embedding(wanted: str) -> tuple[str, str]:
-    """The name of the embedding to use, and a sentence that says so.
-
-    Examples
-    --------
-    >>> choose_text_embedding("words")
-    ('words', 'Text features are weighted words and pairs of words.')
-    """
+    """The name of the embedding to use, and a sentence that says so."""
     if wanted == "auto":
         if find_spec(MODEL_PACKAGE) is None or find_spec("sentence_transformers") is None:
             return PLAIN, (
@@ -172,14 +165,7 @@ def count_words(texts: Sequence[str]) -> Any:
 
 
 def learn_words(texts: Sequence[str]) -> State:
-    """`rarity` of each word, and the main `directions` of the weighted words.
-
-    Examples
-    --------
-    >>> learned = learn_words(["a good film", "a bad film", "good", "bad bad"])
-    >>> learned["directions"].shape[1] == N_BUCKETS
-    True
-    """
+    """`rarity` of each word, and the main `directions` of the weighted words."""
     from sklearn.utils.extmath import randomized_svd
 
     counts = count_words(texts)

@@ -15,7 +15,6 @@ TRUE = ("true", "1", "yes")
 
 
 def matches(document: Document) -> bool:
-    """Tell whether these are judgments of Appen."""
     return document.container == "table" and {UNIT, WORKER} <= set(document.columns)
 
 

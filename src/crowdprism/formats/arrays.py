@@ -57,7 +57,6 @@ def read(document: Document) -> RawAnnotations:
 
 
 def not_found(document: Document, loaded: dict[str, Any]) -> UnreadableFileError:
-    """Say which arrays are there."""
     there = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in loaded.items())
     return UnreadableFileError(
         f"{document.name} holds neither a matrix of labels nor item, annotator and label arrays; it has {there}.",
@@ -90,7 +89,6 @@ def from_matrix(document: Document, matrix: NDArray[Any], name: str) -> RawAnnot
 
 
 def from_columns(document: Document, loaded: dict[str, NDArray[Any]], columns: dict[str, str]) -> RawAnnotations:
-    """Three arrays of one dimension, one entry per annotation."""
     raw = RawAnnotations(columns, is_text=False)
     roles = [role for role in (*REQUIRED, *NUMBERS) if role in columns]
     require_same_length(document, {columns[role]: loaded[columns[role]] for role in roles})
@@ -134,7 +132,6 @@ def from_stored(document: Document, loaded: dict[str, NDArray[Any]]) -> RawAnnot
 
 
 def stored_names(document: Document, stored: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """The names of items, annotators and classes, in this order."""
     found = parse_json(stored.tobytes().decode(errors="replace"), document.name)
     require_shape([found], dict[str, StoredNames], lambda _: f"{document.name}, {NAMES_MEMBER}")
     try:

@@ -72,13 +72,7 @@ def read_choices_with_report(
 
 
 def split(cell: Any, separator: str) -> list[Any]:
-    """The choices in a cell: a list as it is, text by the separator, nothing for None.
-
-    Examples
-    --------
-    >>> split("a | b", "|"), split(["a", "b"], "|"), split(None, "|"), split(3, "|")
-    (['a', 'b'], ['a', 'b'], [], [3])
-    """
+    """The choices in a cell: a list as it is, text by the separator, nothing for None."""
     if isinstance(cell, str):
         return [part.strip() for part in cell.split(separator) if part.strip()]
     return [] if cell is None else list(cell) if isinstance(cell, list) else [cell]

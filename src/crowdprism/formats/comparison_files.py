@@ -95,7 +95,6 @@ def read_comparisons(
 
 
 def read_document(document: Document) -> RawComparisons:
-    """Read one file by what its content looks like."""
     if label_studio.matches_json(document):
         return from_rows(document, "label-studio pairwise", pairwise_rows(document))
     if argilla.matches_nested(document) or argilla.matches_flat(document):
@@ -114,7 +113,6 @@ def read_document(document: Document) -> RawComparisons:
 
 
 def find_roles(columns: list[str], asked: dict[str, str]) -> dict[str, str]:
-    """Map roles to columns: as asked, else by name."""
     wrong = [column for column in asked.values() if column not in columns]
     if wrong:
         raise UnreadableFileError(f"There is no column {wrong[0]!r}; there are {some(columns, 15)}.")

@@ -36,7 +36,6 @@ class Format:
 
 
 def named_layout(name: str) -> Format:
-    """A long table under the column names of one source."""
     layout = tables.NAMED_LAYOUTS[name]
     return Format(
         f"long table with columns {', '.join(layout.values())}",
@@ -85,12 +84,10 @@ FORMATS: dict[str, Format] = {
 
 
 def detect_format(document: Document) -> str | None:
-    """The first format whose marks the content bears."""
     return next((name for name, form in FORMATS.items() if form.matches(document)), None)
 
 
 def unknown_format(document: Document) -> UnreadableFileError:
-    """Say what was seen, what is missing and what is known."""
     seen = document.seen()
     if document.container == "npz":
         seen = f"an npz file with arrays {', '.join(document.arrays)}"

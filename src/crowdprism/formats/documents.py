@@ -49,7 +49,6 @@ class Document:
 
     @property
     def stem(self) -> str:
-        """File name without folder and endings."""
         return Path(self.name).name.split(".")[0]
 
     @cached_property
@@ -104,7 +103,6 @@ class Document:
 
     @cached_property
     def text(self) -> str:
-        """The whole content as text."""
         return decode(self.data, self.name, self.encoding).removeprefix("\ufeff")
 
     @cached_property
@@ -124,7 +122,6 @@ class Document:
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
-        """The records of a JSON list, of JSON lines or of a table."""
         if self.container in ("table", "parquet"):
             return self.frame.to_dicts()
         if self.container not in ("json", "json lines"):
@@ -145,7 +142,6 @@ class Document:
 
     @cached_property
     def table(self) -> text_tables.TableText:
-        """The content as a text table in UTF-8."""
         return text_tables.table_text(self.data if self._is_utf8 else self.text.encode())
 
     @cached_property
@@ -194,11 +190,9 @@ class Document:
 
     @cached_property
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays of a NumPy file by name."""
         return arrays_of(self.data, self.name, is_archive=self.container == "npz", max_size=self.options.max_size)
 
     def place(self, row: int) -> str:
-        """Where a record stands, for messages."""
         if self.container == "table":
             return f"{self.name} line {row + 1 + self.table.first_line}"
         return f"{self.name} line {row + 1}" if self.container == "json lines" else f"{self.name} entry {row}"
@@ -226,7 +220,6 @@ class Document:
         )
 
     def seen(self) -> str:
-        """What the document looks like, for messages."""
         if self.container in ("npy", "npz", "zip"):
             return f"a {self.container} file"
         what = "columns" if self.container in ("table", "parquet") else "first keys"
@@ -260,7 +253,6 @@ def open_documents(path: Path, options: ReadingOptions) -> list[Document]:
 
 
 def is_table(source: Any) -> bool:
-    """Tell whether this is a table in memory."""
     return is_frame(source) or is_hugging_face(source)
 
 

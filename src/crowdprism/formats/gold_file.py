@@ -71,13 +71,11 @@ def read_gold(
 
 
 def require_hashable(rows: list[tuple[Any, Any]], name: str) -> None:
-    """Stop at lists and objects where names should be."""
     require([check_hashable([item for item, _ in rows], "item")], where=name)
     require([check_hashable([label for _, label in rows], "gold label")], where=name)
 
 
 def is_blank(label: Any) -> bool:
-    """Tell whether a cell holds no class."""
     return label is None or label != label or (isinstance(label, str) and label.strip().lower() in MISSING_LABELS)
 
 
@@ -116,7 +114,6 @@ def tasks(document: Document) -> tuple[list[tuple[Any, Any]], list[Any]]:
 
 
 def table(document: Document, items: NameArray) -> tuple[list[tuple[Any, Any]], list[Any]]:
-    """Rows of a table: item and label columns by name, or the first two."""
     if document.container in ("npy", "npz", "zip"):
         raise UnreadableFileError(f"{document.name} is no table. Pass gold as CSV, TSV, Parquet or JSON records.")
     frame = document.frame
@@ -136,6 +133,5 @@ def table(document: Document, items: NameArray) -> tuple[list[tuple[Any, Any]], 
 
 
 def column_for(columns: list[str], names: Iterable[str]) -> str | None:
-    """The column with the first of the names that the table has."""
     known = {simplified(column): column for column in reversed(columns)}
     return next((known[name] for name in names if name in known), None)

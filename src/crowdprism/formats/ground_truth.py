@@ -29,7 +29,6 @@ ALL_WORKERS = "annotationsFromAllWorkers"
 
 
 def first_record(document: Document) -> dict[str, Any]:
-    """The first JSON object, or an empty one."""
     if document.container not in ("json", "json lines"):
         return {}
     found = document.json[0] if isinstance(document.json, list) and document.json else document.json
@@ -37,7 +36,6 @@ def first_record(document: Document) -> dict[str, Any]:
 
 
 def matches_responses(document: Document) -> bool:
-    """Tell whether this is what workers answered for one object."""
     answers = first_record(document).get("answers")
     return isinstance(answers, list) and bool(answers) and isinstance(answers[0], dict) and "workerId" in answers[0]
 
@@ -82,7 +80,6 @@ def label_text(content: Any, wanted: str | None) -> Any:
 
 
 def matches_requests(document: Document) -> bool:
-    """Tell whether this is a consolidation request."""
     record = first_record(document)
     return ("datasetObjectId" in record and "annotations" in record) or ALL_WORKERS in json.dumps(record)[:100_000]
 
@@ -126,7 +123,6 @@ def object_id(document: Document, place: int, record: dict[str, Any], field: str
 
 
 def matches_manifest(document: Document) -> bool:
-    """Tell whether this is an output manifest with consolidated labels."""
     fields = document.columns
     return (
         document.container in ("json", "json lines")

@@ -24,24 +24,12 @@ _FORMULA, _NUMBER, _SPLITS = re.compile(FORMULA), re.compile(NUMBER, re.ASCII), 
 
 
 def inert(text: str) -> str:
-    """Put a quote before text that a spreadsheet would run as a formula.
-
-    Examples
-    --------
-    >>> inert("=cmd|' /C calc'!A0"), inert("-3"), inert("cat"), inert("'=1")
-    ("'=cmd|' /C calc'!A0", '-3', 'cat', "''=1")
-    """
+    """Put a quote before text that a spreadsheet would run as a formula."""
     return f"'{text}" if _FORMULA.match(text) and not _NUMBER.match(text) else text
 
 
 def as_written(cell: str) -> str:
-    """What `inert` was given.
-
-    Examples
-    --------
-    >>> as_written("'=1"), as_written("''=1"), as_written("'tis")
-    ('=1', "'=1", "'tis")
-    """
+    """What `inert` was given."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 
@@ -57,7 +45,6 @@ def write_csv(file: IO[str], columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def cell_text(cell: Any) -> str:
-    """A cell as text."""
     return cell if isinstance(cell, str) else "" if cell is None else str(cell)
 
 
@@ -67,7 +54,6 @@ def quoted(text: str) -> str:
 
 
 def frame_csv(frame: pl.DataFrame, separator: str = ",") -> bytes:
-    """A frame as CSV with inert cells."""
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
     risky = pl.col(texts).str.contains(FORMULA) & ~pl.col(texts).str.contains(NUMBER)
     safe = frame.with_columns(pl.when(risky).then("'" + pl.col(texts)).otherwise(pl.col(texts)).name.keep())

@@ -109,7 +109,6 @@ def content_of_files(
 def content_of_document(
     document: Document, wanted: set[Any], names: NameArray, item: str, used: set[str], folder: Path
 ) -> ItemContent:
-    """The part of `content_of_files` of one document."""
     spelling = Spelling(names)
     if document.container in ("table", "parquet"):
         frame = document.frame
@@ -139,7 +138,6 @@ def flat(record: Mapping[str, Any]) -> dict[str, Any]:
 def content_of_records(
     records: Sequence[Mapping[str, Any]], ids: str, columns: Sequence[str], items: NameArray, folder: Path
 ) -> ItemContent:
-    """Content by item from records with an id each."""
     spelling, kept = Spelling(items), list(columns)[:MOST_COLUMNS]
     by_item = {
         spelling(record[ids]): {name: str(record[name]) for name in kept if record.get(name) not in (None, "")}
@@ -164,7 +162,6 @@ def image_address(path: Path, folder: Path, pixels: int) -> str:
 
 
 def smaller(data: bytes, pixels: int) -> bytes:
-    """An image as JPEG of at most this width and height."""
     from PIL import Image
 
     with Image.open(io.BytesIO(data)) as image:

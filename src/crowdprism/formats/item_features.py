@@ -84,7 +84,6 @@ def read_features(
 
 
 def from_arrays(document: Document, array: str | None) -> Features:
-    """Features and ids from arrays."""
     arrays = document.arrays
     names = list(arrays)
     wanted = array or next((name for name in FEATURE_ARRAYS if name in names), names[0] if len(names) == 1 else None)
@@ -104,7 +103,6 @@ def from_arrays(document: Document, array: str | None) -> Features:
 
 
 def from_table(document: Document, id_column: str | None, usual_id: str = "") -> Features:
-    """Features and ids from the columns of a table."""
     table = document.frame
     chosen = id_column or next((name for name in (usual_id, *ID_COLUMNS) if name in table.columns), None)
     if chosen is None or chosen not in table.columns:
@@ -135,7 +133,6 @@ def numbers(column: pl.Series) -> pl.Series | None:
 
 
 def require_finite(features: Features, source: Path) -> None:
-    """Stop at missing or infinite numbers."""
     flat = features.values.reshape(len(features.values), -1)
     rows = np.flatnonzero(~np.isfinite(flat).all(axis=1)) if flat.dtype.kind == "f" else np.empty(0, dtype=int)
     if len(rows):

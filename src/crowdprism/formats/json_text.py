@@ -51,7 +51,6 @@ def loads(text: str) -> Any:
 
 
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The pairs as a dict."""
     found = dict(pairs)
     if len(found) < len(pairs):
         keys = [key for key, _ in pairs]
@@ -69,7 +68,6 @@ def cell_json(text: str) -> Any:
 
 
 def unusual_json(name: str, error: Exception) -> UnreadableFileError:
-    """Say what valid JSON holds that no export does."""
     why = str(error) if isinstance(error, RepeatedKeyError) else "a number has thousands of digits"
     if isinstance(error, RecursionError):
         why = "values are nested too deeply"
@@ -89,7 +87,6 @@ def require_encodable(found: Any, name: str) -> None:
 
 
 def broken_json(name: str, text: str, error: json.JSONDecodeError) -> UnreadableFileError:
-    """Say where JSON breaks off."""
     cut = error.pos >= len(text.rstrip()) - 1 or error.msg.startswith("Unterminated")
     why = "the file seems cut off there; export or copy it again" if cut else "correct the file or export it again"
     return UnreadableFileError(
@@ -99,7 +96,6 @@ def broken_json(name: str, text: str, error: json.JSONDecodeError) -> Unreadable
 
 
 def is_json(text: str) -> bool:
-    """Tell whether this is one whole JSON value."""
     try:
         loads(text)
     except (ValueError, RecursionError):
@@ -108,7 +104,6 @@ def is_json(text: str) -> bool:
 
 
 def json_lines(text: str, name: str) -> Iterator[Any]:
-    """Parse one JSON value per line."""
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue

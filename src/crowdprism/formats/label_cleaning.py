@@ -44,7 +44,6 @@ def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), f
 
 
 def folded(name: Any) -> str:
-    """A name without case and surplus spaces."""
     return " ".join(str(name).split()).casefold()
 
 
@@ -58,7 +57,6 @@ def spellings(names: Sequence[Any]) -> list[list[Any]]:
 
 
 def leave_out(raw: RawAnnotations, out: Any, place: str, named: str) -> None:
-    """Drop the rows of a mask, and gold of the same name."""
     if not out.any():
         raw.notes.append("no answer is one of those to skip")
         return

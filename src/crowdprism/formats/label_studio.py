@@ -18,7 +18,6 @@ MIN_FIELDS = ("annotation_id", "annotator", "created_at", "updated_at", "lead_ti
 
 
 def matches_json(document: Document) -> bool:
-    """Tell whether these are tasks with annotations."""
     return (
         document.is_records
         and "data" in document.json[0]
@@ -61,7 +60,6 @@ def annotations_of(task: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def item_of(document: Document, place: int, task: dict[str, Any], field: str) -> Any:
-    """The id of a task, or a field of its data."""
     if field in task and field != "data":
         return task[field]
     if field in task.get("data", {}):
@@ -117,7 +115,6 @@ def single(found: Any) -> Any:
 
 
 def matches_min(document: Document) -> bool:
-    """Tell whether there is one record per annotation."""
     return (
         document.container in ("json", "json lines", "table", "parquet")
         and {"annotation_id", "annotator", "id"} <= set(document.columns)
@@ -126,7 +123,6 @@ def matches_min(document: Document) -> bool:
 
 
 def read_min(document: Document) -> RawAnnotations:
-    """Read one record per annotation."""
     records = document.records_as(LabelStudioRecord)
     item_field = document.asked.get("item", "id")
     name = document.asked.get("label") or label_field(document, records, item_field)
@@ -165,7 +161,6 @@ def content_fields(records: list[dict[str, Any]], fields: list[str]) -> list[str
 
 
 def answer_of(cell: Any) -> Any:
-    """A cell is a label, JSON with several, or empty."""
     if isinstance(cell, str) and cell[:1] in ("{", "["):
         cell = cell_json(cell)
     if isinstance(cell, dict):

@@ -17,7 +17,6 @@ TRUE = ("true", "1", "on", "yes")
 
 
 def matches(document: Document) -> bool:
-    """Tell whether these are batch results."""
     return document.container == "table" and {"HITId", "WorkerId"} <= set(document.columns)
 
 
@@ -55,7 +54,6 @@ def read(document: Document) -> RawAnnotations:
 
 
 def seconds(text: Any, share: int) -> float | None:
-    """A number of seconds divided among items, or None."""
     try:
         return float(text) / share
     except (TypeError, ValueError):
@@ -110,7 +108,6 @@ def numbered_pairs(inputs: list[str], answers: list[str], item: str | None, labe
 
 
 def only_answer(document: Document, answers: list[str]) -> str:
-    """The one column or group of columns that holds the answer."""
     if TASK_ANSWERS in answers:
         return TASK_ANSWERS
     boxes = {column.rsplit(".", 2)[0] if column.count(".") > 2 else "Answer" for column in answers}

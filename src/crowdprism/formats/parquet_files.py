@@ -43,7 +43,6 @@ def read_parquet(data: bytes, name: str, max_size: int | None) -> pl.DataFrame:
 
 
 def read_footer(data: bytes) -> Struct:
-    """The struct at the end of the file."""
     size = int.from_bytes(data[-8:-4], "little")
     if len(data) < 12 or data[-4:] != MAGIC or size > len(data) - 12:
         raise ValueError("it has no footer")
@@ -106,7 +105,6 @@ class Thrift:
         self.at = at
 
     def take(self, size: int) -> bytes:
-        """The next bytes."""
         if not 0 <= size <= len(self.data) - self.at:
             raise ValueError("a header ends too early")
         self.at += size
@@ -141,7 +139,6 @@ class Thrift:
         return fields
 
     def value(self, kind: int, depth: int) -> Any:
-        """A value of one kind."""
         if kind in INTEGERS:
             return self.zigzag()
         if kind in (*BOOLEANS, BYTE, DOUBLE):

@@ -49,7 +49,6 @@ def read(document: Document) -> RawAnnotations:
 
 
 def beside(document: Document) -> dict[str, Any]:
-    """The metadata that stands beside the answers, if any."""
     if document.path is None:
         return {}
     path = document.path.with_name("metadata.json")

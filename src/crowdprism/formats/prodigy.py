@@ -13,7 +13,6 @@ ITEM, ANNOTATOR = "_input_hash", "_annotator_id"
 
 
 def matches(document: Document) -> bool:
-    """Tell whether lines carry Prodigy's hashes and answers."""
     return document.container in ("json", "json lines") and {"_input_hash", "answer"} <= set(document.columns)
 
 

@@ -133,12 +133,10 @@ class RawAnnotations:
             self.numbers.setdefault(name, []).append(value)
 
     def add_gold(self, item: Any, label: Any) -> None:
-        """Note the true class of an item."""
         self.gold_item.append(item)
         self.gold_label.append(label)
 
     def skip(self, reason: str, place: str, count: int = 1) -> None:
-        """Count rows that are left out."""
         before = self.skipped.get(reason)
         self.skipped[reason] = Skipped(count, place) if before is None else Skipped(before.count + count, before.first)
 
@@ -179,7 +177,6 @@ class RawAnnotations:
 
 
 def merged(parts: Sequence[RawAnnotations]) -> RawAnnotations:
-    """Put the rows of several files together."""
     if len(parts) == 1:
         return parts[0]
     whole = RawAnnotations(parts[0].columns, is_text=all(part.is_text for part in parts))

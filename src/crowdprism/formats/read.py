@@ -248,7 +248,6 @@ def read_files(source: Source, format: str, options: ReadingOptions) -> tuple[Ra
 
 
 def nothing_read(raw: RawAnnotations, name: str) -> UnreadableFileError:
-    """Say why no annotation is left."""
     reasons = "; ".join(f"{reason}: {skip}" for reason, skip in raw.skipped.items())
     if not reasons:
         return UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
@@ -272,7 +271,6 @@ def leave_out_unreadable(raw: RawAnnotations, options: ReadingOptions) -> None:
 
 
 def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, repeats: Repeats) -> Annotations:
-    """Check and sort the raw columns."""
     wanted = list(classes) if classes is not None else None
     type_text(raw, classes_are_text=wanted is not None and all(isinstance(one, str) for one in wanted))
     if wanted is None:

@@ -3,6 +3,9 @@
 Only fields that a reader looks at are declared; all others may hold anything.
 """
 
+# Schemas are values for msgspec, not types of ours.
+# mypy: disable-error-code="valid-type"
+
 from __future__ import annotations
 
 import re
@@ -17,120 +20,42 @@ Schema = Any  # a type as msgspec takes it
 Name = str | int | float | bool | None  # what can be an id, a label or a moment
 
 
-class User(TypedDict, total=False):
-    """Someone who annotated, in Label Studio."""
-
-    id: Name
-    email: Name
-
-
-class LabelStudioResult(TypedDict, total=False):
-    """The answer to one question."""
-
-    from_name: Name
-    value: dict[str, Any]
-
-
-class LabelStudioAnnotation(TypedDict, total=False):
-    """What one person answered about a task."""
-
-    completed_by: User | Name
-    result: list[LabelStudioResult] | None
-    lead_time: float | None
-    created_at: Name
-
-
-class LabelStudioTask(TypedDict, total=False):
-    """An item with its annotations, under their present or their former name."""
-
-    id: Name
-    data: dict[str, Any]
-    annotations: list[LabelStudioAnnotation] | None
-    completions: list[LabelStudioAnnotation] | None
-
-
-class LabelStudioRecord(TypedDict, total=False):
-    """One annotation of a JSON_MIN export."""
-
-    id: Name
-    annotator: User | Name
-    lead_time: float | str | None
-    created_at: Any
-
-
-class ProdigyRecord(TypedDict, total=False):
-    """One answer."""
-
-    accept: list[Name] | None
-    label: Name
-    answer: Name
-    _timestamp: float | None
-
-
-class ArgillaResponse(TypedDict, total=False):
-    """What one user answered."""
-
-    value: Any
-    user_id: Name
-    status: Name
-
-
-class ArgillaRecord(TypedDict, total=False):
-    """An item with its responses by question."""
-
-    fields: dict[str, Any] | None
-    responses: dict[str, list[ArgillaResponse] | None] | None
-
-
-class WorkerAnswer(TypedDict, total=False):
-    """What one worker of Ground Truth answered."""
-
-    workerId: Required[str | int]
-    timeSpentInSeconds: float | None
-    acceptanceTime: Name
-    submissionTime: Name
-
-
-class WorkerResponses(TypedDict, total=False):
-    """What all workers answered about one object."""
-
-    answers: Required[list[WorkerAnswer]]
-    datasetObjectId: Name
-
-
-class RequestedAnnotation(TypedDict, total=False):
-    """A worker's answer in a consolidation request."""
-
-    workerId: Required[str | int]
-    annotationData: dict[str, Any]
-
-
-class ManifestMetadata(TypedDict, total=False):
-    """What an output manifest says about a consolidated label."""
-
-    confidence: float | None
-
-
-class DoccanoRecord(TypedDict, total=False):
-    """An item with the labels of one person."""
-
-    id: Name
-    label: list[Any] | Name
-
-
-class StoredNames(TypedDict):
-    """Names of one role with their type, as `names_to_json` writes them."""
-
-    type: str
-    values: list[Any]
-
-
-PeerannotAnswers = dict[str, dict[str, Name]]
-
-
 def fields_of_shape(**fields: Schema) -> Schema:
-    """A schema for records whose names of fields are known only from the file."""
+    """A schema of records in which these fields, where there are any, hold what is said."""
     return TypedDict("Record", fields, total=False)  # type: ignore[operator]
+
+
+User = fields_of_shape(id=Name, email=Name)
+LabelStudioResult = fields_of_shape(from_name=Name, value=dict[str, Any])
+LabelStudioAnnotation = fields_of_shape(
+    completed_by=User | Name, result=list[LabelStudioResult] | None, lead_time=float | None, created_at=Name
+)
+LabelStudioTask = fields_of_shape(
+    id=Name,
+    data=dict[str, Any],
+    annotations=list[LabelStudioAnnotation] | None,
+    completions=list[LabelStudioAnnotation] | None,  # as they were called formerly
+)
+# One annotation of a JSON_MIN export.
+LabelStudioRecord = fields_of_shape(id=Name, annotator=User | Name, lead_time=float | str | None, created_at=Any)
+
+ProdigyRecord = fields_of_shape(accept=list[Name] | None, label=Name, answer=Name, _timestamp=float | None)
+
+ArgillaResponse = fields_of_shape(value=Any, user_id=Name, status=Name)
+ArgillaRecord = fields_of_shape(fields=dict[str, Any] | None, responses=dict[str, list[ArgillaResponse] | None] | None)
+
+# Ground Truth: what workers answered about an object, in a consolidation request, and in a manifest.
+WorkerAnswer = fields_of_shape(
+    workerId=Required[str | int], timeSpentInSeconds=float | None, acceptanceTime=Name, submissionTime=Name
+)
+WorkerResponses = fields_of_shape(answers=Required[list[WorkerAnswer]], datasetObjectId=Name)
+RequestedAnnotation = fields_of_shape(workerId=Required[str | int], annotationData=dict[str, Any])
+ManifestMetadata = fields_of_shape(confidence=float | None)
+
+DoccanoRecord = fields_of_shape(id=Name, label=list[Any] | Name)
+PeerannotAnswers = dict[str, dict[str, Name]]
+# Names of one role with their type, as `names_to_json` writes them.
+StoredNames = fields_of_shape(type=Required[str], values=Required[list[Any]])
 
 
 def require_shape(value: Any, schema: Schema, place: Callable[[int], str]) -> None:

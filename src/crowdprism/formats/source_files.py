@@ -18,7 +18,6 @@ FoundFile = tuple[Path, bool]  # a file, and whether it comes from a folder: the
 
 
 def find_files(source: Source) -> list[FoundFile]:
-    """Expand paths, globs and folders into files."""
     if isinstance(source, (str, os.PathLike)):
         source = [source]
     elif not isinstance(source, Iterable):
@@ -30,7 +29,6 @@ def find_files(source: Source) -> list[FoundFile]:
 
 
 def expand(path: str) -> list[FoundFile]:
-    """One path, glob or folder as files, in the order of their names."""
     if os.path.isdir(path):
         return folder_files(Path(path))
     if os.path.exists(path):
@@ -60,7 +58,6 @@ def folder_files(folder: Path) -> list[FoundFile]:
 
 
 def missing_file(path: Path) -> str:
-    """Say that a file is not there, and which names come close."""
     folder = path.parent
     if not folder.is_dir():
         return f"There is no folder {folder}, so {path} cannot be read. Check the path (now in {os.getcwd()})."

@@ -31,7 +31,6 @@ def matches_layout(document: Document, layout: dict[str, str]) -> bool:
 
 
 def is_tabular(document: Document) -> bool:
-    """Tell whether a document is a table or a list of flat records."""
     return document.container in ("table", "parquet", "json lines") or (
         document.container == "json" and isinstance(document.json, list)
     )
@@ -48,7 +47,6 @@ def matches(document: Document) -> bool:
 
 
 def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotations:
-    """Read a long table."""
     columns = find_columns(document.columns, dict(given if given is not None else document.asked))
     columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
     if document.options.annotator_from:
@@ -75,7 +73,6 @@ def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotati
 
 
 def require_columns(document: Document, columns: dict[str, str]) -> None:
-    """Stop where a column that is needed is not there, and list those that are."""
     needed = [role for role in REQUIRED if not (role == "annotator" and document.options.annotator_from)]
     asked = [f"{column!r} (for {role})" for role, column in document.asked.items() if column not in document.columns]
     absent = asked or [f"for {role}" for role in needed if role not in columns]
@@ -142,13 +139,11 @@ def labelled_rows(document: Document, frame: pl.DataFrame, kept: pl.Series, raw:
 
 
 def markers_of(document: Document, default: tuple[str, ...]) -> tuple[str, ...]:
-    """What stands for a missing cell, in lower case."""
     given = document.options.missing
     return default if given is None else ("", *(str(marker).lower() for marker in given))
 
 
 def missing_cells(column: pl.Series, markers: tuple[str, ...]) -> pl.Series:
-    """Mask of the cells that hold nothing."""
     if column.dtype == pl.String:
         # Only distinct short cells are compared: lower-casing millions of ids would take long.
         short = column.filter(column.str.len_bytes() <= max(map(len, markers))).unique()
@@ -237,7 +232,6 @@ def read_cifar10h(document: Document) -> RawAnnotations:
 
 
 def sample_cells(document: Document) -> list[list[str]]:
-    """Cells of the first rows as text."""
     if document.container == "table":
         return document.sample_rows[1:]
     return [["" if cell is None else str(cell) for cell in row] for row in document.frame.head(50).rows()]

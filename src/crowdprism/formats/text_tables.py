@@ -32,13 +32,7 @@ ONLY_EU, ONLY_US = r"^[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,})|[\d.]*\.\d{3},\d+)$", r"^
 
 
 def text_numbers(column: pl.Series) -> pl.Series:
-    """A column of text as numbers, also those with decimal commas or with commas between thousands; else missing.
-
-    Examples
-    --------
-    >>> text_numbers(pl.Series(["0,5", "1.234,25", "7"])).to_list(), text_numbers(pl.Series(["1,234.5", "2"])).to_list()
-    ([0.5, 1234.25, 7.0], [1234.5, 2.0])
-    """
+    """A column of text as numbers, also those with decimal commas or with commas between thousands; else missing."""
     text = column.str.strip_chars()
     found = text.cast(pl.Float64, strict=False)
     other = text.filter(found.is_null() & text.str.len_bytes().gt(0))
@@ -64,13 +58,7 @@ class TableText(NamedTuple):
 
 
 def table_text(data: bytes) -> TableText:
-    """Leave out a byte order mark and blank lines at the start.
-
-    Examples
-    --------
-    >>> table_text(b"\\n\\nitem,label\\n")
-    TableText(data=b'item,label\\n', first_line=3)
-    """
+    """Leave out a byte order mark and blank lines at the start."""
     data = data.removeprefix(b"\xef\xbb\xbf")
     found = BLANK_LINES.match(data)
     start = found.end() if found else 0
@@ -112,13 +100,7 @@ def first_rows(lines: list[str], delimiter: str) -> list[list[str]]:
 
 
 def column_names(header: list[str]) -> list[str]:
-    """Names without white space around them; a repeated name gets an ending.
-
-    Examples
-    --------
-    >>> column_names(["a ", "", "a"])
-    ['a', '', 'a_duplicated_0']
-    """
+    """Names without white space around them; a repeated name gets an ending."""
     seen: Counter[str] = Counter()
     names: list[str] = []
     for name in map(str.strip, header):
@@ -208,6 +190,5 @@ def csv_rows(text: str, delimiter: str, name: str, first_line: int) -> Iterator[
 
 
 def frame_of(rows: Iterator[list[str]]) -> pl.DataFrame:
-    """Rows of equal length as a frame of text."""
     columns = list(zip(*rows, strict=True))
     return pl.DataFrame({str(place): pl.Series(list(cells), dtype=pl.String) for place, cells in enumerate(columns)})

@@ -21,7 +21,6 @@ def tick_columns(document: Document) -> list[str]:
 
 
 def texts(document: Document, column: str) -> pl.Series:
-    """The cells of a column as text without case."""
     return document.frame[column].cast(pl.String).fill_null("").str.strip_chars().str.to_lowercase()
 
 

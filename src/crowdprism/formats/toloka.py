@@ -11,7 +11,6 @@ ANSWERED = ("APPROVED", "SUBMITTED", "")
 
 
 def matches(document: Document) -> bool:
-    """Tell whether these are assignments of Toloka."""
     return document.container == "table" and any(column.startswith("OUTPUT:") for column in document.columns)
 
 

@@ -41,7 +41,6 @@ class TaskList:
 
     @property
     def shown(self) -> str:
-        """The field that the tool shows."""
         return self.columns[0] if self.columns else ITEM
 
 
@@ -70,7 +69,6 @@ def write_tasks(tasks: TaskList, path: str | os.PathLike[str], to: str = "auto")
 
 
 def label_studio_tasks(tasks: TaskList) -> str:
-    """A JSON list of tasks with `predictions`."""
     return as_json([label_studio_task(task, tasks) for task in tasks.tasks])
 
 
@@ -118,7 +116,6 @@ def argilla_records(tasks: TaskList) -> str:
 
 
 def doccano_lines(tasks: TaskList) -> str:
-    """JSON lines with text and labels."""
     return as_lines(
         {
             "id": task.item,
@@ -148,7 +145,6 @@ def prodigy_lines(tasks: TaskList) -> str:
 
 
 def csv_text(tasks: TaskList) -> str:
-    """A table with item, content, label and confidence."""
     columns: dict[str, list[Any]] = {ITEM: [task.item for task in tasks.tasks]}
     columns |= {name: [task.content.get(name, "") for task in tasks.tasks] for name in tasks.columns}
     columns |= {QUESTION: [task.label for task in tasks.tasks], "confidence": [task.score for task in tasks.tasks]}

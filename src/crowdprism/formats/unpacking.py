@@ -39,13 +39,7 @@ ZIP_ERRORS = (
 
 
 def size_in_bytes(size: int | str | None) -> int | None:
-    """Return a size such as 500000 or "2GB" as a number of bytes; None stays None.
-
-    Examples
-    --------
-    >>> size_in_bytes("1.5 MB"), size_in_bytes(10)
-    (1572864, 10)
-    """
+    """Return a size such as 500000 or "2GB" as a number of bytes; None stays None."""
     found = (
         re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMG]?B?)\s*", str(size).upper()) if size is not None else None
     )
@@ -74,7 +68,6 @@ def limit_for(packed_size: int, max_size: int | None) -> int:
 
 
 def too_large(name: str, what: str, limit: int) -> UnreadableFileError:
-    """Say that a file is larger than allowed."""
     return UnreadableFileError(
         f"{name} {what} more than {limit / (1 << 20):,.0f} MB, the most that is read. Nothing was read.",
         remedy="If the file is what you expect, allow more with {max_size:'8GB'}.",
@@ -97,7 +90,6 @@ def read_bytes(path: Path, max_size: int | None) -> bytes:
 
 
 def packing_of(data: bytes) -> str:
-    """`gzip`, `zstd` or nothing, by the first bytes."""
     return "gzip" if data[:2] == GZIP else "zstd" if data[:4] == ZSTD else ""
 
 
@@ -220,6 +212,5 @@ def unzip(data: bytes, name: str, *, max_size: int | None, endings: tuple[str, .
 
 
 def data_ending(name: str) -> str:
-    """The ending of a file name, that of a packing left out."""
     stem, ending = os.path.splitext(name.lower())
     return os.path.splitext(stem)[1] if ending in PACKINGS else ending

@@ -40,7 +40,6 @@ def cells_of(line: str) -> list[str]:
 
 
 def is_number(cell: str) -> bool:
-    """Tell whether a cell is a number (NaN included)."""
     try:
         float(cell)
     except ValueError:
@@ -95,7 +94,6 @@ def item_column(document: Document) -> str | None:
 
 
 def gold_column(document: Document) -> str | None:
-    """The column of true classes: as asked, else by its name."""
     known = (column for column in document.columns if simplified(column) in SYNONYMS["gold"])
     return document.asked.get("gold") or next(known, None)
 
@@ -131,7 +129,6 @@ def read_wide(document: Document) -> RawAnnotations:
 
 
 def text_cells(column: pl.Series) -> pl.Series:
-    """The cells of a column as text."""
     if column.dtype == pl.Object:
         return pl.Series(column.name, [None if cell is None else str(cell) for cell in column], dtype=pl.String)
     return column.cast(pl.String)

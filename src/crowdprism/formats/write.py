@@ -62,7 +62,6 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
 
 
 def format_of(path: Path) -> str:
-    """The format that the ending of a file name stands for."""
     endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
     ending = endings[-1].lstrip(".") if endings else ""
     known = {"csv": "csv", "tsv": "tsv", "parquet": "parquet", "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz"}
@@ -87,8 +86,6 @@ def long_frame(annotations: Annotations) -> pl.DataFrame:
 
 
 def write_csv(separator: str) -> Write:
-    """A writer of long text tables."""
-
     def write(annotations: Annotations, file: BinaryIO) -> None:
         file.write(frame_csv(long_frame(annotations), separator))
 
@@ -96,20 +93,17 @@ def write_csv(separator: str) -> Write:
 
 
 def write_crowd_kit(annotations: Annotations, file: BinaryIO) -> None:
-    """Write columns task, worker, label."""
     frame = annotations.to_frame("polars").select("item", "annotator", "label")
     file.write(frame_csv(frame.rename({"item": "task", "annotator": "worker"})))
 
 
 def write_parquet(annotations: Annotations, file: BinaryIO) -> None:
-    """Write a long Parquet table."""
     whole = io.BytesIO()  # a full disk is then an error of the file, not of polars
     long_frame(annotations).write_parquet(whole)
     file.write(whole.getbuffer())
 
 
 def write_jsonl(annotations: Annotations, file: BinaryIO) -> None:
-    """Write one JSON object per annotation."""
     file.write(long_frame(annotations).write_ndjson().encode())
 
 
@@ -150,7 +144,6 @@ def write_npz(annotations: Annotations, file: BinaryIO) -> None:
 
 
 def write_peerannot(annotations: Annotations, file: BinaryIO) -> None:
-    """Write `{item: {annotator: label}}`."""
     require_no_repeats(annotations, "answers.json")
     a = annotations
     nested: dict[str, dict[str, Any]] = {str(item): {} for item in a.items.tolist()}
