@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from small_crowds import N_CLASSES, labelled, made, mixed_crowd, posterior, rows_of, simulated, votes_of
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.aggregators.cells import cells_of
@@ -14,43 +15,6 @@ from crowdprism.aggregators.moments import refine_by_em
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import confusion
-
-N_ITEMS, N_ANNOTATORS, N_CLASSES = 30, 6, 3
-QUICK: dict[str, dict[str, Any]] = {"ebcc": {"n_subtypes": 2, "n_restarts": 2}, "mace": {"n_restarts": 2}}
-
-
-@pytest.fixture(params=[False, True], ids=["unweighted", "weighted"])
-def annotations(request: pytest.FixtureRequest) -> Annotations:
-    rng = np.random.default_rng(3)
-    item, annotator = np.repeat(np.arange(N_ITEMS), 4), rng.integers(0, N_ANNOTATORS, 4 * N_ITEMS)
-    truth = rng.integers(0, N_CLASSES, N_ITEMS)
-    label = np.where(rng.random(len(item)) < 0.65, truth[item], rng.integers(0, N_CLASSES, len(item)))
-    weight = rng.uniform(0.2, 2.0, len(item)) if request.param else None
-    names = {"classes": range(N_CLASSES), "item_names": range(N_ITEMS + 1), "annotator_names": range(N_ANNOTATORS + 1)}
-    return Annotations.from_triplets(item, annotator, label, weight=weight, **names)
-
-
-def rows_of(annotations: Annotations) -> list[tuple[int, int, int, float]]:
-    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
-    columns = (annotations.item, annotations.annotator, annotations.label, weight)
-    return [(int(i), int(m), int(c), float(w)) for i, m, c, w in zip(*columns, strict=True)]
-
-
-def votes_of(annotations: Annotations) -> list[list[float]]:
-    shares = [[0.0] * N_CLASSES for _ in range(annotations.n_items)]
-    for i, _, c, w in rows_of(annotations):
-        shares[i][c] += w
-    return [[v / sum(row) for v in row] if sum(row) else row for row in shares]
-
-
-def posterior(scores: list[float]) -> tuple[list[float], float]:
-    top = max(scores)
-    total = sum(math.exp(score - top) for score in scores)
-    return [math.exp(score - top) / total for score in scores], top + math.log(total)
-
-
-def labelled(annotations: Annotations) -> set[int]:
-    return {i for i, _, _, _ in rows_of(annotations)}
 
 
 @pytest.mark.parametrize("strength", [0.0, 4.0])
@@ -98,32 +62,6 @@ def test_dawid_skene_equals_the_loops(annotations: Annotations, strength: float)
     np.testing.assert_allclose(shorter.class_probabilities, q, atol=1e-8)
 
 
-def made(name: str, **params: Any) -> Any:
-    return make_aggregator(name, **{**QUICK.get(name, {}), **params})
-
-
-def simulated(
-    confusions: np.ndarray, *, n_items: int = 400, per_item: int = 4, seed: int = 0
-) -> tuple[Annotations, np.ndarray]:
-    """Annotations drawn from given confusions, and the true classes."""
-    rng = np.random.default_rng(seed)
-    n_annotators, n_classes, _ = confusions.shape
-    truth = rng.integers(0, n_classes, n_items)
-    item = np.repeat(np.arange(n_items), per_item)
-    annotator = np.concatenate([rng.choice(n_annotators, per_item, replace=False) for _ in range(n_items)])
-    steps = confusions[annotator, truth[item]].cumsum(axis=1)
-    label = (rng.random(len(item))[:, None] > steps[:, :-1]).sum(axis=1)
-    return Annotations.from_triplets(item, annotator, label, classes=range(n_classes)), truth
-
-
-def mixed_crowd(n_annotators: int = 8, n_classes: int = 3, seed: int = 1) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    diagonal = rng.uniform(0.5, 0.9, (n_annotators, n_classes))
-    confusions = rng.dirichlet(np.ones(n_classes), (n_annotators, n_classes)) * (1 - diagonal)[:, :, None]
-    confusions[:, np.arange(n_classes), np.arange(n_classes)] += diagonal
-    return confusions
-
-
 def few_labels_each() -> Annotations:
     """Annotators who use few of many labels."""
     rng = np.random.default_rng(0)
@@ -141,7 +79,7 @@ def test_with_one_label_per_item_dawid_skene_equals_majority_vote(name: str) -> 
 
 def test_an_adversary_is_used_and_not_ignored_by_dawid_skene() -> None:
     good, adversary = np.array([[0.7, 0.3], [0.3, 0.7]]), np.array([[0.03, 0.97], [0.97, 0.03]])
-    crowd, truth = simulated(np.stack([good] * 4 + [adversary]), n_items=2000, per_item=5)
+    crowd, truth = simulated(np.stack([good] * 4 + [adversary]), n_items=2000, labels=5)
     with_adversary = made("dawid-skene").fit(crowd).result_
     without = made("dawid-skene").fit(crowd.drop_annotators([4])).result_
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_crowds import made, mixed_crowd, simulated
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.aggregators.moments import refine_by_em
@@ -16,7 +17,6 @@ from crowdprism.errors import ConvergenceWarning, InvalidParameterError
 from crowdprism.results import FitResult
 
 EM_METHODS = ["dawid-skene", "fast-dawid-skene", "one-coin", "zencrowd", "glad", "mace", "ibcc", "ebcc"]
-QUICK: dict[str, dict[str, Any]] = {"ebcc": {"n_subtypes": 2, "n_restarts": 2}, "mace": {"n_restarts": 2}}
 FULL_LENGTH = {"max_iter": 12, "tolerance": 0.0}
 METHODS = [
     ("dawid-skene", {"prior_strength": 0.0}),
@@ -35,36 +35,10 @@ METHODS = [
 ]
 
 
-def made(name: str, **params: Any) -> Any:
-    return make_aggregator(name, **{**QUICK.get(name, {}), **params})
-
-
-def simulated(
-    confusions: np.ndarray, *, n_items: int = 400, per_item: int = 4, seed: int = 0
-) -> tuple[Annotations, np.ndarray]:
-    """Annotations drawn from given confusions, and the true classes."""
-    rng = np.random.default_rng(seed)
-    n_annotators, n_classes, _ = confusions.shape
-    truth = rng.integers(0, n_classes, n_items)
-    item = np.repeat(np.arange(n_items), per_item)
-    annotator = np.concatenate([rng.choice(n_annotators, per_item, replace=False) for _ in range(n_items)])
-    steps = confusions[annotator, truth[item]].cumsum(axis=1)
-    label = (rng.random(len(item))[:, None] > steps[:, :-1]).sum(axis=1)
-    return Annotations.from_triplets(item, annotator, label, classes=range(n_classes)), truth
-
-
-def mixed_crowd(n_annotators: int = 8, n_classes: int = 3, seed: int = 1) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    diagonal = rng.uniform(0.5, 0.9, (n_annotators, n_classes))
-    confusions = rng.dirichlet(np.ones(n_classes), (n_annotators, n_classes)) * (1 - diagonal)[:, :, None]
-    confusions[:, np.arange(n_classes), np.arange(n_classes)] += diagonal
-    return confusions
-
-
 @pytest.mark.parametrize("name", ["dawid-skene", "ibcc"])
 def test_known_confusions_are_recovered(name: str) -> None:
     confusions = mixed_crowd()
-    crowd, truth = simulated(confusions, n_items=4000, per_item=5)
+    crowd, truth = simulated(confusions, n_items=4000, labels=5)
     result = made(name).fit(crowd).result_
     assert np.abs(result.confusions - confusions).max() < 0.06
     assert np.mean(result.class_probabilities.argmax(axis=1) == truth) > 0.93
@@ -75,7 +49,7 @@ def test_known_skills_are_recovered(name: str) -> None:
     skill = np.linspace(0.4, 0.95, 8)
     confusions = np.repeat(((1 - skill) / 2)[:, None], 9, axis=1).reshape(8, 3, 3)
     confusions[:, np.arange(3), np.arange(3)] = skill[:, None]
-    crowd, _ = simulated(confusions, n_items=4000, per_item=5)
+    crowd, _ = simulated(confusions, n_items=4000, labels=5)
     result = made(name).fit(crowd).result_
     np.testing.assert_allclose(np.diagonal(result.confusions, axis1=1, axis2=2).mean(axis=1), skill, atol=0.04)
 
@@ -184,7 +158,7 @@ def test_disconnected_crowds_are_each_served(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["dawid-skene", "one-coin", "majority-vote"])
 def test_partial_fit_equals_a_refit(name: str) -> None:
-    crowd, _ = simulated(mixed_crowd(), n_items=200, per_item=5)
+    crowd, _ = simulated(mixed_crowd(), n_items=200, labels=5)
     first, second = crowd.split_annotations(0.4, seed=3)
     params = {} if name == "majority-vote" else {"tolerance": 1e-12, "max_iter": 3000}
     at_once = made(name, **params).fit(first.concat(second)).result_

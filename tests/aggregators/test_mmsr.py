@@ -4,26 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from small_crowds import crowd, expected_accuracy
 
 from crowdprism.aggregators import MMSR, OneCoin
 from crowdprism.aggregators.mmsr import majority_signs, rank_one_change, robust_rank_one, trimmed_means
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
-from crowdprism.simulate import one_coin, per_item, simulate_annotations
-
-
-def expected_accuracy(result, truth) -> float:
-    """Share of right items, items whose best classes tie counting by equal parts."""
-    p = np.round(result.class_probabilities, 10)
-    best = p == p.max(axis=1, keepdims=True)
-    return float((best[np.arange(len(truth)), truth] / best.sum(axis=1)).mean())
-
-
-def crowd(confusions, *, n_items: int, labels: int, seed: int = 0) -> tuple[Annotations, np.ndarray]:
-    n_annotators, n_classes = confusions.shape[:2]
-    truth = np.random.default_rng(seed).integers(n_classes, size=n_items)
-    pairs = per_item(n_items, n_annotators, labels=labels, seed=seed)
-    return simulate_annotations(truth, confusions, pairs, seed=seed).with_gold(None), truth
+from crowdprism.simulate import one_coin
 
 
 def slow_trimmed_mean(values: np.ndarray, current: float, trim: int) -> float:

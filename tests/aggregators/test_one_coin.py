@@ -6,45 +6,10 @@ import math
 
 import numpy as np
 import pytest
+from small_crowds import N_CLASSES, labelled, posterior, rows_of, votes_of
 
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
-
-N_ITEMS, N_ANNOTATORS, N_CLASSES = 30, 6, 3
-
-
-@pytest.fixture(params=[False, True], ids=["unweighted", "weighted"])
-def annotations(request: pytest.FixtureRequest) -> Annotations:
-    rng = np.random.default_rng(3)
-    item, annotator = np.repeat(np.arange(N_ITEMS), 4), rng.integers(0, N_ANNOTATORS, 4 * N_ITEMS)
-    truth = rng.integers(0, N_CLASSES, N_ITEMS)
-    label = np.where(rng.random(len(item)) < 0.65, truth[item], rng.integers(0, N_CLASSES, len(item)))
-    weight = rng.uniform(0.2, 2.0, len(item)) if request.param else None
-    names = {"classes": range(N_CLASSES), "item_names": range(N_ITEMS + 1), "annotator_names": range(N_ANNOTATORS + 1)}
-    return Annotations.from_triplets(item, annotator, label, weight=weight, **names)
-
-
-def rows_of(annotations: Annotations) -> list[tuple[int, int, int, float]]:
-    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
-    columns = (annotations.item, annotations.annotator, annotations.label, weight)
-    return [(int(i), int(m), int(c), float(w)) for i, m, c, w in zip(*columns, strict=True)]
-
-
-def votes_of(annotations: Annotations) -> list[list[float]]:
-    shares = [[0.0] * N_CLASSES for _ in range(annotations.n_items)]
-    for i, _, c, w in rows_of(annotations):
-        shares[i][c] += w
-    return [[v / sum(row) for v in row] if sum(row) else row for row in shares]
-
-
-def posterior(scores: list[float]) -> tuple[list[float], float]:
-    top = max(scores)
-    total = sum(math.exp(score - top) for score in scores)
-    return [math.exp(score - top) / total for score in scores], top + math.log(total)
-
-
-def labelled(annotations: Annotations) -> set[int]:
-    return {i for i, _, _, _ in rows_of(annotations)}
 
 
 @pytest.mark.parametrize(("name", "params"), [("one-coin", {"class_prior": "estimate"}), ("zencrowd", {})])

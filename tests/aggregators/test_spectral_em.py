@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from small_crowds import random_confusions
 
 from crowdprism.aggregators import SpectralEM
 from crowdprism.aggregators.moments import in_class_order
@@ -20,12 +21,6 @@ from crowdprism.aggregators.spectral_em import (
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
-
-
-def random_confusions(n_annotators: int, n_classes: int, seed: int = 0, own: float = 2.0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    rows = rng.random((n_annotators, n_classes, n_classes)) + own * np.eye(n_classes)
-    return rows / rows.sum(axis=2, keepdims=True)
 
 
 def exact_moments(views: np.ndarray, prior: np.ndarray) -> Moments:

@@ -6,6 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
+from small_crowds import exact_pairs, random_confusions, with_specialists
 
 from crowdprism.aggregators.symnmf import (
     best_factor,
@@ -16,30 +17,6 @@ from crowdprism.aggregators.symnmf import (
     rotation_to,
 )
 from crowdprism.annotations.pairs import CoLabels
-
-
-def random_confusions(n_annotators: int, n_classes: int, seed: int = 0, own: float = 2.0) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    rows = rng.random((n_annotators, n_classes, n_classes)) + own * np.eye(n_classes)
-    return rows / rows.sum(axis=2, keepdims=True)
-
-
-def exact_pairs(confusions: np.ndarray, prior: np.ndarray, items: float = 1000.0) -> CoLabels:
-    """Label pairs of every two annotators as an endless supply of items would give them."""
-    pairs = list(itertools.combinations(range(len(confusions)), 2))
-    counts = [items * confusions[m].T @ np.diag(prior) @ confusions[j] for m, j in pairs]
-    first, second = np.array(pairs).T
-    return CoLabels(first, second, np.array(counts))
-
-
-def with_specialists(confusions: np.ndarray) -> np.ndarray:
-    """The first annotators each give one label to one class only: label k of annotator k is an anchor of class k."""
-    changed = confusions.copy()
-    n_classes = confusions.shape[1]
-    for k in range(n_classes):
-        others = np.arange(n_classes) != k
-        changed[k, others, k] = 0.0
-    return changed / changed.sum(axis=2, keepdims=True)
 
 
 def test_a_nonnegative_factor_reconstructs_a_complete_noiseless_block_matrix() -> None:
