@@ -13,20 +13,14 @@ Everything follows from the seed: `--only NAME --index I` repeats one file and p
 
 from __future__ import annotations
 
-import argparse
 import csv
 import gzip
 import io
 import json
-import multiprocessing
-import os
 import random
-import signal
 import sys
 import tempfile
-import time
 import zipfile
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -37,7 +31,7 @@ import polars as pl
 from crowdprism.annotations import Annotations
 from crowdprism.formats.write import write_npz
 from format_samples import TRIPLETS, Sample, format_samples, odd_samples, table
-from fuzz_workers import BATCH, SECONDS_ALLOWED, ending_of, fuzz, print_tallies, time_limit
+from fuzz_workers import SECONDS_ALLOWED, Program, ending_of, main, time_limit
 
 MAX_SIZE = 64 << 20
 LONG_FORMATS = ("long", "crowd-kit", "netease-crowd", "spark-crowd", "cleanlab")
@@ -302,32 +296,21 @@ def difference(table: RandomTable, folder: Path) -> str:
     )
 
 
-def differences(seed: int, start: int, count: int) -> tuple[int, list[str]]:
-    """How many of some random tables are read, and what differs between their forms."""
-    n_read, finds = 0, []
-    with tempfile.TemporaryDirectory(dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as folder:
-        for index in range(start, start + count):
-            table = random_table(random.Random(f"{seed}/{index}"))
-            found = difference(table, Path(folder))
-            n_read += 1
-            if found:
-                finds.append(f"--seed {seed}, table {index}: {table.columns}\n  {found}")
-    return n_read, finds
+def attempt_table(name: str, seed: int, index: int, folder: Path) -> tuple[str, str]:
+    """Read one random table in every form."""
+    table = random_table(random.Random(f"{seed}/{index}"))
+    try:
+        with time_limit():
+            found = difference(table, folder)
+    except BaseException as error:
+        return ending_of(error)
+    return ("silently wrong", f"{table.columns}\n  {found}") if found else ("read", "")
 
 
-def print_differences(n_tables: int, seed: int, processes: int) -> int:
-    """Read random tables in every form and print those that are not read alike."""
-    begun, n_read, finds = time.perf_counter(), 0, []
-    starts = range(0, n_tables, BATCH)
-    with ProcessPoolExecutor(processes, multiprocessing.get_context("spawn")) as pool:
-        jobs = [pool.submit(differences, seed, start, min(BATCH, n_tables - start)) for start in starts]
-        for job in jobs:
-            n_read += job.result()[0]
-            finds += job.result()[1]
-    seconds = time.perf_counter() - begun
-    print(f"{n_read} tables in {seconds:.0f} s ({n_read / seconds:.0f} per second): {len(finds)} are not read alike")
-    print("\n".join(finds[:10]))
-    return 1 if finds else 0
+def show_table(name: str, seed: int, index: int) -> None:
+    """Repeat one random table and print it and what happened."""
+    with tempfile.TemporaryDirectory() as folder:
+        print(random_table(random.Random(f"{seed}/{index}")), *attempt_table(name, seed, index, Path(folder)), sep="\n")
 
 
 def show(name: str, seed: int, index: int) -> None:
@@ -337,31 +320,13 @@ def show(name: str, seed: int, index: int) -> None:
     for path, data in files.items():
         if data != sample.files[path]:
             print(f"{path}: {data!r}")
-    signal.signal(signal.SIGPROF, signal.SIG_IGN)
     with tempfile.TemporaryDirectory() as folder:
         print(*outcome_of(sample, files, Path(folder)), sep="\n")
 
 
-def main() -> int:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("files", nargs="?", type=int, default=0, help="how many mutated files")
-    parser.add_argument("--tables", type=int, default=0, help="how many random tables to read in every form")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", help="name of a sample")
-    parser.add_argument("--index", type=int, help="with --only: repeat this file")
-    given = parser.parse_args()
-    if given.index is not None:
-        show(given.only, given.seed, given.index)
-        return 0
-    begun = time.perf_counter()
-    if given.tables:
-        return print_differences(given.tables, given.seed, given.processes)
-    names = [sample.name for sample in samples() if given.only in (None, sample.name)]
-    tallies = fuzz(attempt, names, count=given.files, seed=given.seed, processes=given.processes)
-    return 0 if print_tallies(tallies, time.perf_counter() - begun) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    programs = {
+        "files": Program(attempt, [sample.name for sample in samples()], show),
+        "tables": Program(attempt_table, ["tables"], show_table),
+    }
+    sys.exit(main(__doc__, programs))

@@ -12,7 +12,6 @@ labels, tables, predictions, saving and loading again, and for some the report.
 
 from __future__ import annotations
 
-import argparse
 import io
 import json
 import os
@@ -20,7 +19,6 @@ import random
 import struct
 import sys
 import tempfile
-import time
 import warnings
 import zipfile
 from functools import cache
@@ -30,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from fuzz_files import mutate, mutate_bytes, mutate_tree
-from fuzz_workers import SECONDS_ALLOWED, ending_of, fuzz, print_tallies, stop_slow_work, time_limit
+from fuzz_workers import SECONDS_ALLOWED, Program, ending_of, main, time_limit
 
 RUNS = ("majority-vote", "dawid-skene", "geocrowdnet-f", "nn-mv", "conal")
 MEMORY_ALLOWED = 1 << 40  # address space: the engine that draws charts reserves much of it and uses little
@@ -311,7 +309,6 @@ def attempt(name: str, seed: int, index: int, folder: Path, seconds: float | Non
 
 def show(name: str, seed: int, index: int) -> None:
     """Repeat one mutant and print the change and what happened."""
-    stop_slow_work()
     with tempfile.TemporaryDirectory() as folder:
         chosen = Path(folder, mutated_run(name, seed, index, Path(folder)))
         before = saved_runs()[name.rsplit(" ", 1)[0]][chosen.name]
@@ -322,24 +319,6 @@ def show(name: str, seed: int, index: int) -> None:
         print(*attempt(name, seed, index, Path(folder)), sep="\n")
 
 
-def main() -> int:
-    """Parse the arguments and run."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("runs", nargs="?", type=int, default=1000, help="how many mutated runs")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--only", help="name of a run, such as 'nn-mv forged'")
-    parser.add_argument("--index", type=int, help="with --only: repeat this mutant")
-    given = parser.parse_args()
-    if given.index is not None:
-        show(given.only, given.seed, given.index)
-        return 0
-    names = [f"{method} {how}" for method in RUNS for how in ("damaged", "forged")]
-    names = [name for name in names if given.only in (None, name)]
-    begun = time.perf_counter()
-    tallies = fuzz(attempt, names, count=given.runs, seed=given.seed, processes=given.processes, memory=MEMORY_ALLOWED)
-    return 0 if print_tallies(tallies, time.perf_counter() - begun) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    names = [f"{method} {how}" for method in RUNS for how in ("damaged", "forged")]
+    sys.exit(main(__doc__, {"runs": Program(attempt, names, show, MEMORY_ALLOWED)}))

@@ -1,13 +1,20 @@
-"""Worker processes of the fuzzing programs: attempts under limits of time and memory, and a tally of how they end."""
+"""What fuzzing programs share: options, attempts in worker processes under limits of time and memory, and a tally.
+
+With `--save FILE` the tally of every part of the work is added to a file, a JSON line each; a program that is started
+again with the same seed and file leaves out the parts that it finds there, and prints the sum.
+"""
 
 from __future__ import annotations
 
+import argparse
+import json
 import multiprocessing
 import os
 import resource
 import shutil
 import signal
 import tempfile
+import time
 import traceback
 import warnings
 from collections import Counter
@@ -21,7 +28,8 @@ from typing import Any
 
 SECONDS_ALLOWED = 5  # of the processor: others may keep it busy
 MEMORY_ALLOWED = 3 << 30  # address space of a worker: libraries take about 1.5 GB of it before anything is read
-BATCH = 2000
+BATCH = 10_000  # attempts of a process: its start takes as long as some hundred of them
+ONE_THREAD = {"POLARS_MAX_THREADS": "1", "OMP_NUM_THREADS": "1"}  # small files: more threads wait for each other
 SECONDS_TO_START = 60
 PATIENCE = 60  # a worker that is silent for so long hangs where Python cannot stop it
 OUTCOMES = ("read", "refused", "foreign exception", "hang", "crash", "uncounted rows", "silently wrong")
@@ -50,6 +58,8 @@ def ending_of(error: BaseException) -> tuple[str, str]:
 
     if isinstance(error, KeyboardInterrupt):
         raise error
+    if isinstance(error, CrowdprismError) and isinstance(error.__cause__, MemoryError):
+        error = error.__cause__
     if isinstance(error, CrowdprismError):
         return ("uncounted rows", str(error)) if "internal error" in str(error) else ("refused", "")
     kind = "hang" if isinstance(error, TooSlowError) else "foreign exception"
@@ -136,17 +146,84 @@ def run_batch(attempt: Attempt, tasks: list[Task], seed: int, memory: int) -> di
 
 
 def fuzz(
-    attempt: Attempt, names: list[str], *, count: int, seed: int, processes: int, memory: int = MEMORY_ALLOWED
+    attempt: Attempt,
+    names: list[str],
+    *,
+    count: int,
+    seed: int,
+    processes: int,
+    memory: int = MEMORY_ALLOWED,
+    save: Path | None = None,
 ) -> dict[str, Tally]:
     """Make attempts in worker processes, the same number for each name, and tally them by name."""
+    os.environ |= {name: value for name, value in ONE_THREAD.items() if name not in os.environ}
     tasks = [(name, index) for index in range(-(-count // len(names))) for name in names]
-    parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
+    parts = {start: tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)}
+    done = saved_parts(save, seed)
     tallies: dict[str, Tally] = {}
+
+    def run(start: int) -> dict[str, Tally]:
+        if start not in done:
+            done[start] = run_batch(attempt, parts[start], seed, memory)
+            if save is not None:
+                samples = {name: vars(tally) for name, tally in done[start].items()}
+                with save.open("a") as file:
+                    file.write(json.dumps({"seed": seed, "start": start, "samples": samples}) + "\n")
+        return done[start]
+
     with ThreadPoolExecutor(processes) as pool:
-        for found in pool.map(lambda part: run_batch(attempt, part, seed, memory), parts):
+        for found in pool.map(run, parts):
             for name, one in found.items():
                 tallies.setdefault(name, Tally()).add(one)
     return tallies
+
+
+def saved_parts(save: Path | None, seed: int) -> dict[int, dict[str, Tally]]:
+    """What was done before, by the place at which each part begins."""
+    lines = save.read_text().splitlines() if save is not None and save.exists() else []
+    records = [record for record in map(json.loads, lines) if record["seed"] == seed]
+    return {
+        record["start"]: {
+            name: Tally(Counter(one["outcomes"]), one["finds"], one["peak"]) for name, one in record["samples"].items()
+        }
+        for record in records
+    }
+
+
+@dataclass(frozen=True)
+class Program:
+    """A fuzzing program: what it attempts, and how it shows one attempt."""
+
+    attempt: Attempt
+    names: list[str]
+    show: Callable[[str, int, int], None]
+    memory: int = MEMORY_ALLOWED
+
+
+def main(description: str, programs: dict[str, Program]) -> int:
+    """Parse the arguments and run; the first program is the default, another is chosen by its option."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("count", nargs="?", type=int, default=1000, help="how many attempts")
+    first, *others = programs
+    parser.set_defaults(program=first)
+    for name in others:
+        parser.add_argument(f"--{name}", dest="program", action="store_const", const=name, help=f"{name} instead")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--save", type=Path, help="file to which the tally of each part is added")
+    parser.add_argument("--only", help="name of a sample")
+    parser.add_argument("--index", type=int, help="with --only: repeat this attempt")
+    given = parser.parse_args()
+    program = programs[given.program]
+    if given.index is not None:
+        stop_slow_work()
+        program.show(given.only, given.seed, given.index)
+        return 0
+    names = [name for name in program.names if given.only in (None, name)]
+    begun = time.perf_counter()
+    options = {"count": given.count, "seed": given.seed, "processes": given.processes, "save": given.save}
+    tallies = fuzz(program.attempt, names, memory=program.memory, **options)
+    return 0 if print_tallies(tallies, time.perf_counter() - begun) else 1
 
 
 def print_tallies(tallies: dict[str, Tally], seconds: float) -> bool:

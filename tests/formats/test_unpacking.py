@@ -153,3 +153,16 @@ def test_sizes_are_numbers_or_text_with_a_unit() -> None:
 def test_a_size_may_have_decimals() -> None:
     assert size_in_bytes("1.5 MB") == 1572864
     assert size_in_bytes(10) == 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_small_file_is_read_where_memory_is_short(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item,annotator,label\n1,a,x\n1,b,y\n")
+    code = (
+        "import resource, crowdprism as cp; cp.read_annotations('a.csv')\n"
+        "used = int(open('/proc/self/statm').read().split()[0]) * resource.getpagesize()\n"
+        "resource.setrlimit(resource.RLIMIT_AS, (used + (64 << 20),) * 2)\n"
+        "print(cp.read_annotations('a.csv').n_annotations)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout.strip() == "2", done.stderr

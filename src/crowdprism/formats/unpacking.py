@@ -84,7 +84,7 @@ def read_bytes(path: Path, max_size: int | None) -> bytes:
         if status.st_size > limit:
             raise too_large(str(path), "holds", limit)
         with path.open("rb") as file:
-            return file.read(limit)
+            return file.read(min(limit, status.st_size + CHUNK))  # Python takes the memory of all it is asked to read
     except OSError as error:
         raise UnreadableFileError(f"{path} cannot be read: {error.strerror}. Check the path and its rights.") from error
 
