@@ -7,12 +7,10 @@ import pytest
 
 from crowdprism.annotations import Annotations
 from crowdprism.diagnostics.calibration import (
-    brier_score,
     calibration,
     calibration_of,
     fit_gold_temperature,
     fit_temperature,
-    reliability_curve,
     with_temperature,
 )
 from crowdprism.errors import InvalidParameterError
@@ -36,14 +34,15 @@ def test_drawn_classes_make_probabilities_calibrated() -> None:
 def test_always_sure_and_half_right_has_the_known_errors() -> None:
     shares = np.eye(2)[[0] * 10]
     truth = np.array([0, 1] * 5)
-    assert reliability_curve(shares, truth).expected_calibration_error == pytest.approx(0.5)
-    assert brier_score(shares, truth) == pytest.approx(1.0)
-    assert "too high on average" in str(calibration(shares, truth))
+    found = calibration(shares, truth)
+    assert found.expected_calibration_error == pytest.approx(0.5)
+    assert found.brier_score == pytest.approx(1.0)
+    assert "too high on average" in str(found)
 
 
 def test_bins_hold_every_item_once() -> None:
     shares, truth = calibrated(1000, 4)
-    assert reliability_curve(np.vstack([shares, np.eye(4)]), np.append(truth, range(4))).count.sum() == 1004
+    assert calibration(np.vstack([shares, np.eye(4)]), np.append(truth, range(4))).curve.count.sum() == 1004
 
 
 def test_masked_gold_is_left_out() -> None:

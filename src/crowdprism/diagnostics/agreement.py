@@ -52,7 +52,6 @@ class LabelCounts:
 
     @property
     def n_annotations(self) -> int:
-        """Annotations on these items."""
         return int(self.per_item.sum())
 
     @property
@@ -166,16 +165,25 @@ def krippendorff_alpha(
 def _alpha(
     counts: LabelCounts, level: Level, annotations: Annotations, values: Mapping[Any, float] | None = None
 ) -> float:
-    n = counts.n_annotations
-    totals = counts.per_label
-    if level == "nominal":
+    n, totals = counts.n_annotations, counts.per_label
+    if level == "nominal":  # without a table of all pairs of classes
         agreeing = float((counts.count * (counts.count - 1) / (counts.per_item[counts.item] - 1)).sum())
-        observed, expected = n - agreeing, float(n * n - totals @ totals) / (n - 1)
+        expected = float(n * n - totals @ totals) / (n - 1)
+        return float(1 - (n - agreeing) / expected) if expected > 0 else float("nan")
+    if level == "ordinal":
+        place = np.cumsum(totals) - totals / 2  # mean rank, so that differences count what lies between
+    elif level == "interval":
+        place = interval_values(annotations, values)
     else:
-        distance = label_distances(totals, level, annotations, values)
-        observed = float((coincidences(counts) * distance).sum())
-        expected = float(totals @ distance @ totals) / (n - 1)
-    return float(1 - observed / expected) if expected > 0 else float("nan")
+        raise InvalidParameterError(f'level must be "nominal", "ordinal" or "interval", not {level!r}.')
+    return _alpha_of(counts, np.square(place[:, None] - place[None, :]))
+
+
+def _alpha_of(counts: LabelCounts, distance: NDArray[np.float64]) -> float:
+    """Krippendorff's alpha by squared distances of labels (label, label)."""
+    observed = float((coincidences(counts) * distance).sum())
+    expected = float(counts.per_label @ distance @ counts.per_label) / (counts.n_annotations - 1)
+    return 1 - observed / expected if expected > 0 else float("nan")
 
 
 def retest_agreement(annotations: Annotations) -> tuple[int, float]:
@@ -209,11 +217,7 @@ def masi_alpha(annotations: MultiLabelAnnotations) -> float:
     >>> round(masi_alpha(m), 3)
     0.5
     """
-    counts = label_counts(annotations.sets)
-    distance, totals = masi_distances(annotations.members), counts.per_label
-    observed = float((coincidences(counts) * distance).sum())
-    expected = float(totals @ distance @ totals) / (counts.n_annotations - 1)
-    return 1 - observed / expected if expected > 0 else float("nan")
+    return _alpha_of(label_counts(annotations.sets), masi_distances(annotations.members))
 
 
 def masi_distances(members: NDArray[np.bool_]) -> NDArray[np.float64]:
@@ -239,31 +243,17 @@ def coincidences(counts: LabelCounts) -> NDArray[np.float64]:
     return np.asarray((scaled.T @ table).toarray())
 
 
-def label_distances(
-    totals: NDArray[Any], level: Level, annotations: Annotations, values: Mapping[Any, float] | None
-) -> NDArray[np.float64]:
-    """Squared distances (label, label) of Krippendorff (2011) for ordinal and interval labels."""
-    if level == "ordinal":
-        place = np.cumsum(totals) - totals / 2  # mean rank, so that differences count what lies between
-    elif level == "interval":
-        place = interval_values(annotations, values)
-    else:
-        raise InvalidParameterError(f'level must be "nominal", "ordinal" or "interval", not {level!r}.')
-    return np.square(place[:, None] - place[None, :])
-
-
 def interval_values(annotations: Annotations, values: Mapping[Any, float] | None) -> NDArray[np.float64]:
     """(n_classes,) the number each class stands for."""
     names = annotations.classes.tolist()
+    remedy = "Give a number for each in values."
     if values is None:
-        wrong = [name for name in names if isinstance(name, bool) or not isinstance(name, (int, float))]
+        values = {name: name for name in names if isinstance(name, (int, float)) and not isinstance(name, bool)}
         remedy = "Pass values={class name: number}, or use level='ordinal'."
-    else:
-        wrong = [name for name in names if name not in values]
-        remedy = "Give a number for each in values."
+    wrong = [name for name in names if name not in values]
     if wrong:
         raise InvalidParameterError(f"{len(wrong)} of {len(names)} classes have no number: {some(wrong)}. {remedy}")
-    return np.array([name if values is None else values[name] for name in names], dtype=np.float64)
+    return np.array([values[name] for name in names], dtype=np.float64)
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from crowdprism.results.confusion import cell_counts
 
 CLEAR = 0.9  # posterior probability from which on a kind is stated
 MIN_LABELS_FOR_TREND = 10
+TAILS = ((1 - 0.95) / 2, 1 - (1 - 0.95) / 2)  # of the interval of the accuracy
 GROUP_DISTANCE = 0.5  # Hellinger distance; 0 is alike, 1 is never the same label
 MAX_GROUPED = 5_000  # clustering compares all pairs
 
@@ -46,42 +47,26 @@ class AnnotatorReport:
     """What the labels of each annotator say, judged by features, prior and the other annotators.
 
     Arrays are (n_annotators,) in the order of `annotators`; NaN is not known. A name in `_z` is in standard errors.
-
-    Attributes
-    ----------
-    quality, quality_low, quality_high
-        Accuracy with a 95 % credible interval.
-    information
-        Bits that one label tells about the true class, by the fitted confusion.
-    spammer_score
-        How far the fitted confusion's rows differ from each other: 0 for a spammer, 1 for a perfect annotator (Raykar
-        and Yu 2012). Shrinkage pulls it up for spammers with few labels, so kinds follow `spammer_probability`.
-    spammer_probability
-        Posterior probability that the labels do not depend on the true class.
-    kind
-        "reliable", "careless" (a spammer), "adverse" (knows, and answers against the truth) or "unclear" (few labels).
-    overused, overuse
-        The class given more often than it occurs, and the excess as a share of labels.
-    speed, drift
-        Rank correlation of being right with time spent and with time passed.
+    `spammer_score` is that of Raykar and Yu (2012). Shrinkage pulls it up for spammers with few labels, so kinds follow
+    `spammer_probability`.
     """
 
     annotators: NameArray
     classes: NameArray
     n_labels: NDArray[np.int64]
-    quality: FloatArray
+    quality: FloatArray  # accuracy, with a 95 % credible interval
     quality_low: FloatArray
     quality_high: FloatArray
-    information: FloatArray
-    spammer_score: FloatArray
-    spammer_probability: FloatArray
-    kind: NDArray[Any]
-    overused: NDArray[np.int64]
-    overuse: FloatArray
+    information: FloatArray  # bits that one label tells about the true class, by the fitted confusion
+    spammer_score: FloatArray  # how far the fitted confusion's rows differ: 0 for a spammer, 1 for a perfect annotator
+    spammer_probability: FloatArray  # posterior probability that the labels do not depend on the true class
+    kind: NDArray[Any]  # "reliable", "careless" (spammer), "adverse" (against the truth) or "unclear" (few labels)
+    overused: NDArray[np.int64]  # the class given more often than it occurs
+    overuse: FloatArray  # its excess as a share of labels
     overuse_z: FloatArray
-    speed: FloatArray
+    speed: FloatArray  # rank correlation of being right with time spent
     speed_z: FloatArray
-    drift: FloatArray
+    drift: FloatArray  # rank correlation of being right with time passed
     drift_z: FloatArray
 
     def to_frame(self, kind: str = "polars") -> Any:
@@ -112,7 +97,8 @@ def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorRe
     overused, overuse, overuse_z = bias_direction(annotations, without, evidence.counts)
     speed, speed_z = trend(annotations.annotator, right, annotations.duration, result.n_annotators)
     drift, drift_z = trend(annotations.annotator, right, annotations.timestamp, result.n_annotators)
-    low, high = grid_interval(evidence)
+    cumulative = evidence.accuracy.cumsum(axis=1)  # its tails of 2.5 % lie outside the interval
+    low, high = (ACCURACY_GRID[np.minimum((cumulative < tail).sum(axis=1), len(ACCURACY_GRID) - 1)] for tail in TAILS)
     return AnnotatorReport(
         annotators=result.annotators,
         classes=result.classes,
@@ -184,10 +170,10 @@ def bias_direction(
     n_labels = np.maximum(given.sum(axis=1), 1)
     excess = given - expected
     overused = excess.argmax(axis=1)
-    place = np.arange(len(counts))
+    most = (np.arange(len(counts)), overused)
     # A label's own chance variation is added: an annotator who errs at random also misses the expected counts.
     noise = np.sqrt(spread + given * (1 - given / n_labels[:, None]) + 1.0)
-    return overused, excess[place, overused] / n_labels, excess[place, overused] / noise[place, overused]
+    return overused, excess[most] / n_labels, excess[most] / noise[most]
 
 
 def trend(
@@ -209,15 +195,6 @@ def trend(
         if first.std() > 0 and second.std() > 0:
             correlation[person] = np.corrcoef(first, second)[0, 1]
     return correlation, correlation * np.sqrt(np.maximum(counts - 1, 0))
-
-
-def grid_interval(evidence: LabelEvidence, level: float = 0.95) -> tuple[FloatArray, FloatArray]:
-    """Equal-tailed credible interval of the accuracy."""
-    cumulative = evidence.accuracy.cumsum(axis=1)
-    tail = (1 - level) / 2
-    low = (cumulative < tail).sum(axis=1)
-    high = np.minimum((cumulative < 1 - tail).sum(axis=1), len(ACCURACY_GRID) - 1)
-    return ACCURACY_GRID[low], ACCURACY_GRID[high]
 
 
 def similar_annotators(result: FitResult, *, distance: float = GROUP_DISTANCE) -> NDArray[np.int64]:
@@ -251,18 +228,14 @@ def similar_annotators(result: FitResult, *, distance: float = GROUP_DISTANCE) -
 
 @dataclass(frozen=True)
 class CopyingSuspicion:
-    """Pairs of annotators who agree more often than their confusions explain, the most suspicious first.
+    """Pairs of annotators who agree more often than their confusions explain, the most suspicious first."""
 
-    Of each pair: two annotator positions, shared items, agreements seen and expected, and the excess `z` in standard
-    errors beyond what is usual in this crowd.
-    """
-
-    first: NDArray[np.int64]  # (n_pairs,), as all others
+    first: NDArray[np.int64]  # (n_pairs,) annotator positions; all others are (n_pairs,) too
     second: NDArray[np.int64]
-    common: NDArray[np.int64]
+    common: NDArray[np.int64]  # shared items
     agreements: NDArray[np.int64]
     expected: FloatArray
-    z: FloatArray
+    z: FloatArray  # excess in standard errors beyond what is usual in this crowd
 
 
 def copying(annotations: Annotations, *, z: float = SUSPICIOUS_Z) -> CopyingSuspicion:
@@ -319,24 +292,12 @@ def suspicious_pairs(
     seen = np.bincount(pair, annotations.label[first_row] == annotations.label[second_row], len(key))
     mean = np.bincount(pair, expected, len(key))
     spread = np.sqrt(np.bincount(pair, expected * (1 - expected), len(key)) + FLOOR)
-    excess = beyond_the_usual((seen - mean) / spread, common >= MIN_COMMON)
-    kept = np.flatnonzero((common >= MIN_COMMON) & (excess > threshold))
+    excess, judged = (seen - mean) / spread, common >= MIN_COMMON
+    if judged.sum() >= MIN_PAIRS:  # measured from the median of the judged pairs, in units of their usual scatter
+        centre = np.median(excess[judged])
+        usual = 1.4826 * np.median(np.abs(excess[judged] - centre))  # the median deviation of a normal law, scaled to 1
+        excess = (excess - max(centre, 0.0)) / max(usual, 1.0)
+    kept = np.flatnonzero(judged & (excess > threshold))
     kept = kept[np.argsort(-excess[kept], kind="stable")]
     first, second = np.divmod(key[kept], max(annotations.n_annotators, 1))
-    return CopyingSuspicion(
-        first=first,
-        second=second,
-        common=common[kept],
-        agreements=seen[kept].astype(np.int64),
-        expected=mean[kept].astype(np.float64),
-        z=excess[kept],
-    )
-
-
-def beyond_the_usual(z: FloatArray, judged: NDArray[np.bool_]) -> FloatArray:
-    """Standard scores measured from the median of the judged pairs, in units of their usual scatter."""
-    if judged.sum() < MIN_PAIRS:  # the usual scatter is unknown
-        return z
-    centre = np.median(z[judged])
-    usual = 1.4826 * np.median(np.abs(z[judged] - centre))  # the median deviation of a normal law, scaled to one
-    return np.asarray((z - max(centre, 0.0)) / max(usual, 1.0))
+    return CopyingSuspicion(first, second, common[kept], seen[kept].astype(np.int64), mean[kept], excess[kept])

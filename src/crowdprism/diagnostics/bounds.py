@@ -158,10 +158,9 @@ def size_after(size: tuple[int, int], module: Any) -> tuple[int, int]:
     padding = getattr(module, "padding", 0)
     if padding == "same":
         return size
-    kernel, stride = as_pair(module.kernel_size), as_pair(module.stride or module.kernel_size)
-    around = as_pair(0 if padding == "valid" else padding)
-    spread = as_pair(getattr(module, "dilation", 1))
-    after = [(size[i] + 2 * around[i] - spread[i] * (kernel[i] - 1) - 1) // stride[i] + 1 for i in (0, 1)]
+    settings = (module.kernel_size, module.stride or module.kernel_size, 0 if padding == "valid" else padding)
+    cells = zip(size, *map(as_pair, settings), as_pair(getattr(module, "dilation", 1)), strict=True)
+    after = [(n + 2 * around - spread * (kernel - 1) - 1) // stride + 1 for n, kernel, stride, around, spread in cells]
     return after[0], after[1]
 
 
@@ -173,22 +172,17 @@ def as_pair(value: Any) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class TheoremInputs:
-    """What the bounds need to know.
-
-    `smallest_probability` is 1/beta, the least probability of any label; `input_norm` the Frobenius norm of the
-    features; `misfit` (nu) the distance of the best network from the true class probabilities; `alpha` trades the
-    failure probability K / N^alpha against the bound.
-    """
+    """What the bounds need to know."""
 
     n_items: int
     n_annotators: int
     n_classes: int
     n_annotations: int
-    smallest_probability: float
+    smallest_probability: float  # 1/beta, the least probability of any label
     complexity: float
-    input_norm: float
-    misfit: float = 0.0
-    alpha: float = 0.1
+    input_norm: float  # Frobenius norm of the features
+    misfit: float = 0.0  # nu, the distance of the best network from the true class probabilities
+    alpha: float = 0.1  # trades the failure probability K / N^alpha against the bound
 
     @property
     def beta(self) -> float:

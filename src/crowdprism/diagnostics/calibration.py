@@ -28,35 +28,6 @@ class ReliabilityCurve:
     accuracy: FloatArray  # (n_bins,)
     count: NDArray[np.int64]  # (n_bins,) items in each bin
 
-    @property
-    def expected_calibration_error(self) -> float:
-        """Mean absolute gap between confidence and accuracy, weighted by items (ECE)."""
-        gap = np.nan_to_num(np.abs(self.confidence - self.accuracy))
-        return float((gap * self.count).sum() / max(self.count.sum(), 1))
-
-
-def reliability_curve(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_BINS) -> ReliabilityCurve:
-    """Compare the largest probability of each item with how often that class is the true one."""
-    shares, truth = checked(class_probabilities, true_classes)
-    confidence, right = shares.max(axis=1), shares.argmax(axis=1) == truth
-    # The right edge belongs to a bin, so that a confidence of exactly one is counted.
-    place = np.clip(np.ceil(confidence * n_bins).astype(int) - 1, 0, n_bins - 1)
-    count = np.bincount(place, minlength=n_bins)
-    filled = np.where(count > 0, count, np.nan)
-    return ReliabilityCurve(
-        edges=np.linspace(0, 1, n_bins + 1),
-        confidence=np.bincount(place, confidence, n_bins) / filled,
-        accuracy=np.bincount(place, right, n_bins) / filled,
-        count=count,
-    )
-
-
-def brier_score(class_probabilities: Any, true_classes: Any) -> float:
-    """Mean squared distance between probabilities and the one-hot truth, 0 to 2."""
-    shares, truth = checked(class_probabilities, true_classes)
-    right = shares[np.arange(len(truth)), truth]
-    return float(np.mean(np.square(shares).sum(axis=1) - 2 * right + 1))
-
 
 def checked(class_probabilities: Any, true_classes: Any) -> tuple[FloatArray, NDArray[np.int64]]:
     """Probabilities and true classes of equal length, those with masked truth left out."""
@@ -77,8 +48,8 @@ def checked(class_probabilities: Any, true_classes: Any) -> tuple[FloatArray, ND
 class Calibration:
     """Calibration of class probabilities against gold."""
 
-    expected_calibration_error: float
-    brier_score: float
+    expected_calibration_error: float  # mean absolute gap between confidence and accuracy, weighted by items (ECE)
+    brier_score: float  # mean squared distance between probabilities and the one-hot truth, 0 to 2
     accuracy: float
     mean_confidence: float
     n_items: int
@@ -104,14 +75,20 @@ def calibration(class_probabilities: Any, true_classes: Any, *, n_bins: int = N_
     calibration error 0.000, Brier score 0.180; probabilities are 0.000 too low on average (10 items with gold)
     """
     shares, truth = checked(class_probabilities, true_classes)
-    curve = reliability_curve(shares, truth, n_bins=n_bins)
+    confidence, right = shares.max(axis=1), shares.argmax(axis=1) == truth
+    # The right edge belongs to a bin, so that a confidence of exactly one is counted.
+    place = np.clip(np.ceil(confidence * n_bins).astype(int) - 1, 0, n_bins - 1)
+    count = np.bincount(place, minlength=n_bins)
+    filled = np.where(count > 0, count, np.nan)
+    mean, share = (np.bincount(place, values, n_bins) / filled for values in (confidence, right))
+    of_truth = shares[np.arange(len(truth)), truth]
     return Calibration(
-        expected_calibration_error=curve.expected_calibration_error,
-        brier_score=brier_score(shares, truth),
-        accuracy=float(np.mean(shares.argmax(axis=1) == truth)),
-        mean_confidence=float(shares.max(axis=1).mean()),
+        expected_calibration_error=float((np.nan_to_num(np.abs(mean - share)) * count).sum() / len(truth)),
+        brier_score=float(np.mean(np.square(shares).sum(axis=1) - 2 * of_truth + 1)),
+        accuracy=float(right.mean()),
+        mean_confidence=float(confidence.mean()),
         n_items=len(truth),
-        curve=curve,
+        curve=ReliabilityCurve(np.linspace(0, 1, n_bins + 1), mean, share, count),
     )
 
 

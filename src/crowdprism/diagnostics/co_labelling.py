@@ -16,14 +16,7 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, positions
-from crowdprism.annotations.pairs import (
-    CoLabelEntries,
-    bipartite_components,
-    co_label_entries,
-    ranked,
-    response_matrix,
-    sums_by,
-)
+from crowdprism.annotations.pairs import bipartite_components, co_label_entries, ranked, response_matrix, sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError, counted, some
 
 KappaWeights = Literal["linear", "quadratic"]
@@ -160,17 +153,13 @@ def pair_table(annotations: Annotations, first: Hashable, second: Hashable) -> N
     return table
 
 
-def disagreement_weights(n_classes: int, weights: KappaWeights | None) -> NDArray[np.float64]:
-    """(label, label) cost of confusing two labels: 0 or 1, or by their distance in the order of the classes."""
+def _kappa(table: NDArray[np.float64], weights: KappaWeights | None = None, *, pooled: bool = False) -> float:
     powers = {None: 0, "linear": 1, "quadratic": 2}
     if weights not in powers:
         raise InvalidParameterError(f'weights must be None, "linear" or "quadratic", not {weights!r}.')
-    distance = np.abs(np.subtract.outer(np.arange(n_classes), np.arange(n_classes))).astype(np.float64)
-    return np.where(distance > 0, distance ** powers[weights], 0.0)
-
-
-def _kappa(table: NDArray[np.float64], weights: KappaWeights | None = None, *, pooled: bool = False) -> float:
-    share, cost = table / table.sum(), disagreement_weights(len(table), weights)
+    distance = np.abs(np.subtract.outer(np.arange(len(table)), np.arange(len(table)))).astype(np.float64)
+    cost = np.where(distance > 0, distance ** powers[weights], 0.0)
+    share = table / table.sum()
     first, second = share.sum(axis=1), share.sum(axis=0)
     if pooled:
         first = second = (first + second) / 2
@@ -236,20 +225,7 @@ def pairwise_agreement(annotations: Annotations) -> PairwiseAgreement:
     entries = co_label_entries(replace(annotations, weight=None))
     common = entries.common()
     raw = entries.agreeing() / common
-    cohen_chance, scott_chance = chance_agreements(entries, common)
-    return PairwiseAgreement(
-        first=annotations.annotators[entries.first],
-        second=annotations.annotators[entries.second],
-        n_common=common.astype(np.int64),
-        raw=raw,
-        cohen=beyond_chance(raw, cohen_chance),
-        scott=beyond_chance(raw, scott_chance),
-    )
-
-
-def chance_agreements(entries: CoLabelEntries, common: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(n_pairs,) agreement expected by chance for Cohen's kappa and for Scott's pi."""
-    cohen, scott = np.zeros((2, entries.n_pairs))
+    cohen, scott = np.zeros((2, entries.n_pairs))  # agreement expected by chance
     for label in range(entries.n_classes):  # class by class, so that memory follows the pairs alone
         first, second = (
             sums_by(entries.pair[rows], entries.count[rows], entries.n_pairs) / common
@@ -257,7 +233,14 @@ def chance_agreements(entries: CoLabelEntries, common: NDArray[Any]) -> tuple[ND
         )
         cohen += first * second
         scott += np.square((first + second) / 2)
-    return cohen, scott
+    return PairwiseAgreement(
+        first=annotations.annotators[entries.first],
+        second=annotations.annotators[entries.second],
+        n_common=common.astype(np.int64),
+        raw=raw,
+        cohen=beyond_chance(raw, cohen),
+        scott=beyond_chance(raw, scott),
+    )
 
 
 @dataclass(frozen=True)
@@ -283,8 +266,8 @@ class AnnotatorAgreement:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """The table as a data frame; `kind` as in `Annotations.to_frame`."""
-        columns = {"annotator": self.annotators, "annotations": self.n_annotations, "compared": self.n_compared}
-        return frame_of_columns({**columns, "raw": self.raw, "kappa": self.kappa}, kind)
+        names = ("annotator", "annotations", "compared", "raw", "kappa")
+        return frame_of_columns(dict(zip(names, vars(self).values(), strict=True)), kind)
 
 
 def annotator_agreement(annotations: Annotations) -> AnnotatorAgreement:
@@ -298,8 +281,14 @@ def annotator_agreement(annotations: Annotations) -> AnnotatorAgreement:
     >>> table.raw.tolist()
     [0.75, 0.75, 0.5]
     """
-    same, others = compared_annotations(annotations)
     n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
+    key = annotations.item.astype(np.int64) * n_classes + annotations.label
+    cells, place = ranked(key, annotations.n_items * n_classes)
+    # Annotations are sorted by item, annotator and label, so an annotator's answers to an item are neighbours.
+    new_person = (np.diff(annotations.item, prepend=-1) != 0) | (np.diff(annotations.annotator, prepend=-1) != 0)
+    new_label = new_person | (np.diff(annotations.label.astype(np.int64), prepend=-1) != 0)
+    same = np.bincount(place, minlength=len(cells))[place] - run_lengths(new_label)  # labels of others on the item
+    others = annotations.labels_per_item[annotations.item] - run_lengths(new_person)
     compared = others > 0
     annotator, label = annotations.annotator[compared], annotations.label[compared]
     n_compared = np.bincount(annotator, minlength=n_annotators)
@@ -310,18 +299,6 @@ def annotator_agreement(annotations: Annotations) -> AnnotatorAgreement:
     return AnnotatorAgreement(
         annotations.annotators, annotations.labels_per_annotator, n_compared, raw, beyond_chance(raw, chance)
     )
-
-
-def compared_annotations(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(n_annotations,) how many annotations of the item by others have the same label, and how many there are."""
-    key = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
-    cells, place = ranked(key, annotations.n_items * annotations.n_classes)
-    same = np.bincount(place, minlength=len(cells))[place]
-    total = annotations.labels_per_item[annotations.item]
-    # Annotations are sorted by item, annotator and label, so an annotator's answers to an item are neighbours.
-    new_person = (np.diff(annotations.item, prepend=-1) != 0) | (np.diff(annotations.annotator, prepend=-1) != 0)
-    new_label = new_person | (np.diff(annotations.label.astype(np.int64), prepend=-1) != 0)
-    return same - run_lengths(new_label), total - run_lengths(new_person)
 
 
 def run_lengths(begins: NDArray[np.bool_]) -> NDArray[np.int64]:

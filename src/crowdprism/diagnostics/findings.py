@@ -23,18 +23,14 @@ MARKS: Mapping[Severity, str] = {"good": "+", "note": "?", "caution": "~", "warn
 
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check: what was checked, how serious it is, what was found, and what would help.
-
-    The remedy is empty if nothing is needed. A measured `value` is compared with a `threshold`; `details` are further
-    numbers, such as the distance of each class.
-    """
+    """The outcome of one check: what was checked, how serious it is, what was found, and what would help."""
 
     name: str
     severity: Severity
     sentence: str
-    remedy: str = ""
+    remedy: str = ""  # empty if nothing is needed
     value: float | None = None
-    threshold: float | None = None
+    threshold: float | None = None  # that the value was compared with
     details: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:

@@ -92,7 +92,10 @@ def examine(
 
     def scattered(what: str, table: FloatArray) -> Finding:
         rows = some_rows(table, seed)
-        exact, tests[what] = both_scatterings(rows, seed)
+        exact = tests[what] = scattering(rows, n_starts=N_STARTS, seed=seed)
+        if exact.encloses != "yes":
+            tolerance = min(ZERO_SHARE, 0.5 / rows.shape[1])
+            tests[what] = scattering(rows, zero_below=tolerance, n_starts=N_STARTS, seed=seed)
         return scattering_finding(what, exact, tests[what], n_kept=len(rows))
 
     steps: list[Callable[[], Finding]] = [
@@ -102,36 +105,27 @@ def examine(
         lambda: scattered("class probabilities", shares),
         lambda: bound_finding(inputs, with_network=network is not None),
     ]
+    missing: list[Finding] = []
     if confusions is None:
-        return Findings((*run_checks(steps), *(not_checked(name, result.method) for name in NEEDS_CONFUSIONS)))
-    crowd = confusions
-    steps += [
-        lambda: class_order_finding(crowd, annotations, shares),
-        lambda: specialists_finding(crowd, result),
-        lambda: rank_finding("confusions", confusion_rows(crowd)),
-        lambda: scattered("confusions", confusion_rows(crowd)),
-        lambda: theorem_finding(crowd, shares, inputs),
-        lambda: regularizer_finding(crowd, shares, tests),
-    ]
-    return Findings(run_checks(steps))
-
-
-def run_checks(steps: list[Callable[[], Finding]]) -> tuple[Finding, ...]:
-    """Run the checks one after the other, with progress."""
+        sentence = f"Not checked: this needs confusion matrices and {result.method} gives none."
+        remedy = "Fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f."
+        missing = [Finding(name, "note", sentence, remedy) for name in NEEDS_CONFUSIONS]
+    else:
+        crowd = confusions
+        steps += [
+            lambda: class_order_finding(crowd, annotations, shares),
+            lambda: specialists_finding(crowd, result),
+            lambda: rank_finding("confusions", confusion_rows(crowd)),
+            lambda: scattered("confusions", confusion_rows(crowd)),
+            lambda: theorem_finding(crowd, shares, inputs),
+            lambda: regularizer_finding(crowd, shares, tests),
+        ]
     found = []
     with progress("examining", total=len(steps)) as bar:
         for step in steps:
             found.append(step())
             bar.advance(note=found[-1].name)
-    return tuple(found)
-
-
-def not_checked(name: str, method: str) -> Finding:
-    """A check that is impossible without confusion matrices."""
-    sentence = f"Not checked: this needs confusion matrices and {method} gives none."
-    return Finding(
-        name, "note", sentence, "Fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f."
-    )
+    return Findings((*found, *missing))
 
 
 def judged(
@@ -229,15 +223,6 @@ def rank_finding(what: str, rows: FloatArray) -> Finding:
     return judged(f"rank of {what}", full, sentence, remedy, *numbers, {"rank": rank}, otherwise="warning")
 
 
-def both_scatterings(rows: FloatArray, seed: int) -> tuple[Scattering, Scattering]:
-    """The scattering test as it stands, and with small shares counted as zero."""
-    exact = scattering(rows, n_starts=N_STARTS, seed=seed)
-    if exact.encloses == "yes":
-        return exact, exact
-    tolerance = min(ZERO_SHARE, 0.5 / rows.shape[1])
-    return exact, scattering(rows, zero_below=tolerance, n_starts=N_STARTS, seed=seed)
-
-
 def some_rows(rows: FloatArray, seed: int) -> FloatArray:
     """At most `MAX_ROWS` rows: those with the largest and smallest shares of each class, and a random rest."""
     if len(rows) <= MAX_ROWS:
@@ -255,12 +240,11 @@ def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_
     if tolerant.v_low > NEARLY_SCATTERED:
         severity = "warning"
     holds = {"yes": "holds", "no": "does not hold", "undecided": "could not be decided"}
-    sentences = [
+    sentence = (
         f"The scattering condition {holds[exact.encloses]} exactly (v {format_bracket(exact)}, 1 is ideal). With small "
         f"shares counted as zero it {holds[tolerant.encloses]} (v {format_bracket(tolerant)}; {tolerant.certificate})."
-    ]
-    if n_kept >= MAX_ROWS:
-        sentences.append(f"The test used {n_kept} of the rows.")
+    )
+    kept = [f"The test used {n_kept} of the rows."] if n_kept >= MAX_ROWS else []
     add = {"confusions": "more varied and more accurate annotators", "class probabilities": "clearer items"}[what]
     remedy = "" if severity == "good" else f"Add {add} for each class."
     details = {
@@ -270,7 +254,7 @@ def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_
         "p_tolerant": [tolerant.p_low, tolerant.p_high],
         "unique": tolerant.unique,
     }
-    text = " ".join([*sentences, *exact.remarks])
+    text = " ".join([sentence, *kept, *exact.remarks])
     return Finding(f"scattering of {what}", severity, text, remedy, tolerant.v_low, 1.0, details)
 
 

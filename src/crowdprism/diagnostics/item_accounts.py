@@ -30,28 +30,18 @@ LEAST_WEIGHT = 1e-4  # a voter no better than the baseline still counts a little
 class ItemReport:
     """What is known about each item; arrays are (n_items,) in the order of `items`, NaN is not known.
 
-    Attributes
-    ----------
-    label, probability
-        Corrected label (class position) and its probability.
-    uncertainty
-        Entropy of the class probabilities, 0 for certainty and 1 for none at all.
-    disagreement
-        Probability that two of its annotations, drawn without replacement, differ.
-    difficulty
-        Share of its labels that are probably wrong, minus the share expected from the accuracy of its annotators.
-        Above zero, annotators who are usually right disagree on this item.
-    gold_probability
-        Probability that gold is right if 2 % of gold is wrong. Class probabilities are first softened to fit the gold
-        as a whole (`calibration.fit_gold_temperature`); otherwise every mistake of the fit would count against gold.
+    `difficulty` is the share of labels that are probably wrong, minus the share expected from the accuracy of the
+    annotators: above zero, annotators who are usually right disagree on this item. `gold_probability` is that of gold
+    being right if 2 % of gold is wrong. Class probabilities are first softened to fit the gold as a whole
+    (`calibration.fit_gold_temperature`); otherwise every mistake of the fit would count against gold.
     """
 
     items: NameArray
     classes: NameArray
-    label: NDArray[np.int64]
+    label: NDArray[np.int64]  # corrected label, as class position
     probability: FloatArray
-    uncertainty: FloatArray
-    disagreement: FloatArray
+    uncertainty: FloatArray  # entropy of the class probabilities, 0 for certainty and 1 for none at all
+    disagreement: FloatArray  # probability that two of its annotations, drawn without replacement, differ
     difficulty: FloatArray
     gold_probability: FloatArray
     likely_mislabelled: NDArray[np.bool_]
@@ -149,16 +139,26 @@ def label_quality(annotations: Annotations, class_probabilities: Any) -> LabelQu
     shares = require_probabilities(class_probabilities, annotations)
     votes = vote_table(annotations)
     several = annotations.labels_per_item > 1
+    labels_each = annotations.n_annotations / max(int((annotations.labels_per_item > 0).sum()), 1)
     agreement = peer_agreement(annotations, votes)
     # Ties of the vote go to the class that the classifier prefers, then to the first.
     consensus = np.argmax(votes + 0.5 * shares, axis=1)
     for _ in range(2):  # the second pass weighs voters by the better consensus of the first
-        voters = voter_weights(annotations, shares, votes, consensus, several, agreement)
-        combined = combine(annotations, shares, *voters)
+        weights, classifier, reliability = voter_weights(annotations, shares, votes, consensus, several, agreement)
+        classifier *= np.sqrt(labels_each)
+        combined = combine(annotations, shares, weights, classifier, reliability)
         consensus = combined.argmax(axis=1)
-    weights, classifier_weight, _ = voters
     given = combined[annotations.item, annotations.label]
-    with_consensus = consensus_agreement(annotations, consensus, several)
+    counted = several[annotations.item]
+    same = (annotations.label == consensus[annotations.item]) & counted
+    right, total, quality, labels = (
+        np.bincount(annotations.annotator, values, annotations.n_annotators)
+        for values in (same, counted, given, np.ones(len(given)))
+    )
+    with_consensus = np.where(total > 0, right / np.maximum(total, 1), np.nan)
+    mean = quality / np.where(labels > 0, labels, np.nan)
+    trust = classifier / (classifier + weights.mean() * labels_each)
+    mixed = trust * mean + (1 - trust) * np.nan_to_num(with_consensus)
     return LabelQuality(
         items=annotations.items,
         annotators=annotations.annotators,
@@ -166,10 +166,10 @@ def label_quality(annotations: Annotations, class_probabilities: Any) -> LabelQu
         consensus_quality=combined[np.arange(len(combined)), consensus],
         class_probabilities=combined,
         label_quality=given,
-        annotator_quality=annotator_scores(annotations, given, with_consensus, weights, classifier_weight),
+        annotator_quality=np.where(np.isnan(with_consensus), mean, mixed),
         annotator_agreement=with_consensus,
         annotator_weight=weights,
-        classifier_weight=classifier_weight,
+        classifier_weight=float(classifier),
     )
 
 
@@ -183,20 +183,6 @@ def peer_agreement(annotations: Annotations, votes: FloatArray) -> FloatArray:
     return np.where(total > 0, same / np.maximum(total, 1.0), overall)
 
 
-def consensus_agreement(annotations: Annotations, consensus: NDArray[Any], several: NDArray[np.bool_]) -> FloatArray:
-    """Share of each annotator's labels that equal the consensus, on items with several labels; NaN without any."""
-    counted = several[annotations.item]
-    same = (annotations.label == consensus[annotations.item]) & counted
-    total = np.bincount(annotations.annotator, counted, annotations.n_annotators)
-    right = np.bincount(annotations.annotator, same, annotations.n_annotators)
-    return np.where(total > 0, right / np.maximum(total, 1), np.nan)
-
-
-def labels_per_labelled_item(annotations: Annotations) -> float:
-    """Mean number of labels of the items that have any."""
-    return annotations.n_annotations / max(int((annotations.labels_per_item > 0).sum()), 1)
-
-
 def voter_weights(
     annotations: Annotations,
     shares: FloatArray,
@@ -205,16 +191,16 @@ def voter_weights(
     several: NDArray[np.bool_],
     agreement: FloatArray,
 ) -> tuple[FloatArray, float, float]:
-    """Weights of annotators and classifier, and how often annotators give the consensus label."""
+    """Weights of annotators and (per label) of the classifier, and how often annotators give the consensus label."""
     judged = np.flatnonzero(several) if several.any() else np.arange(len(consensus))
     commonest = np.bincount(consensus[judged]).max() / max(len(judged), 1)
     room = max(1 - commonest, LEAST_WEIGHT)
     right = np.mean(shares.argmax(axis=1)[judged] == consensus[judged])
-    classifier = max(1 - (1 - float(right)) / room, LEAST_WEIGHT) * np.sqrt(labels_per_labelled_item(annotations))
+    classifier = max(1 - (1 - float(right)) / room, LEAST_WEIGHT)
     weights = np.maximum(1 - (1 - agreement) / room, LEAST_WEIGHT)
     counts = np.maximum(annotations.labels_per_item[judged], 1)
     reliability = float(np.mean(votes[judged, consensus[judged]] / counts))
-    return weights, float(classifier), min(max(reliability, 1 / shares.shape[1]), 1 - LEAST_WEIGHT)
+    return weights, classifier, min(max(reliability, 1 / shares.shape[1]), 1 - LEAST_WEIGHT)
 
 
 def combine(
@@ -227,13 +213,3 @@ def combine(
     named = (reliability - elsewhere) * vote_table(annotations, each)
     mixed = classifier_weight * shares + named + (elsewhere * total)[:, None]
     return np.asarray(mixed / (classifier_weight + total)[:, None])
-
-
-def annotator_scores(
-    annotations: Annotations, given: FloatArray, with_consensus: FloatArray, weights: FloatArray, classifier: float
-) -> FloatArray:
-    """Mean quality of the own labels, mixed with agreement with the consensus; NaN without labels."""
-    counts = annotations.labels_per_annotator
-    mean = np.bincount(annotations.annotator, given, len(counts)) / np.where(counts > 0, counts, np.nan)
-    trust = classifier / (classifier + weights.mean() * labels_per_labelled_item(annotations))
-    return np.where(np.isnan(with_consensus), mean, trust * mean + (1 - trust) * np.nan_to_num(with_consensus))

@@ -182,20 +182,16 @@ def dirichlet_multinomial(counts: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Intervals:
-    """Credible intervals of confusions and of the probability that a label is right.
-
-    They hold the true value with probability `level`, and are NaN for annotators without `enough` annotations;
-    `remarks` say who was left out.
-    """
+    """Credible intervals of confusions and of the probability that a label is right."""
 
     confusion_low: FloatArray  # (n_annotators, true class, given label)
     confusion_high: FloatArray
     accuracy: FloatArray  # (n_annotators,) posterior mean
     accuracy_low: FloatArray
     accuracy_high: FloatArray
-    enough: NDArray[np.bool_]  # (n_annotators,)
-    level: float
-    remarks: tuple[str, ...] = ()
+    enough: NDArray[np.bool_]  # (n_annotators,) intervals of the others are NaN
+    level: float  # probability with which an interval holds the true value
+    remarks: tuple[str, ...] = ()  # who was left out
 
 
 def annotator_intervals(
@@ -242,9 +238,15 @@ def annotator_intervals(
         )
     prior = shares.mean(axis=0) if class_prior is None else np.asarray(class_prior, dtype=float)
     drawn = draw_confusions(annotations, shares, start=start, n_draws=n_draws, seed=seed)
+    tails = [(1 - level) / 2, (1 + level) / 2]
+    accuracy = np.einsum("dmkk,k->dm", drawn, prior / prior.sum())
+    blank = np.where(enough, 1.0, np.nan)
+    confusion = np.quantile(drawn, tails, axis=0) * blank[:, None, None]
+    low, high = np.quantile(accuracy, tails, axis=0) * blank
     few = annotations.annotators[~enough].tolist()
     remark = f"{len(few)} of {len(enough)} annotators have fewer than {min_labels} annotations and get no interval"
-    return summarize(drawn, prior, enough, level=level, remarks=(f"{remark}: {some(few)}.",) if few else ())
+    remarks = (f"{remark}: {some(few)}.",) if few else ()
+    return Intervals(*confusion, accuracy.mean(axis=0), low, high, enough, level, remarks)
 
 
 def result_intervals(result: FitResult, annotations: Annotations, **options: Any) -> Intervals:
@@ -267,15 +269,17 @@ def draw_confusions(
     log_shares = np.log(np.maximum(shares, FLOOR))
     confusions = first_confusions(annotations, log_shares) if start is None else np.asarray(start, dtype=float)
     accuracy, strength = np.full(len(confusions), 0.5), 4.0
+    annotator, n_classes = annotations.annotator.astype(np.int64), annotations.n_classes
     drawn = np.empty((n_draws, *confusions.shape), dtype=np.float32)
     with progress("intervals", total=N_WARM_UP + n_draws) as bar:
         for step in range(-N_WARM_UP, n_draws):
             log = log_shares + log_seen(annotations, np.maximum(confusions, FLOOR))
             truth = (log + random.gumbel(size=log.shape)).argmax(axis=1)  # a true class for each item
-            counts = hard_counts(annotations, truth)
+            cell = (annotator * n_classes + truth[annotations.item]) * n_classes + annotations.label
+            counts = np.bincount(cell, minlength=confusions.size).reshape(confusions.shape).astype(np.float64)
             if step % CENTRE_EVERY == 0:
                 accuracy, strength = draw_centre(counts, strength, random)
-            rows = random.standard_gamma(counts + strength * coin_matrices(accuracy, counts.shape[1])) + FLOOR
+            rows = random.standard_gamma(counts + strength * coin_matrices(accuracy, n_classes)) + FLOOR
             confusions = rows / rows.sum(axis=2, keepdims=True)
             if step >= 0:
                 drawn[step] = confusions
@@ -318,23 +322,3 @@ def draw_centre(counts: FloatArray, strength: float, random: np.random.Generator
     accuracy = accuracy + random.uniform(-0.5, 0.5, people) * (ACCURACIES[1] - ACCURACIES[0])
     total = np.array([centre_likelihood(counts, accuracy, value).sum() for value in STRENGTHS])
     return accuracy, float(STRENGTHS[(total + random.gumbel(size=len(total))).argmax()])
-
-
-def hard_counts(annotations: Annotations, truth: NDArray[np.int64]) -> FloatArray:
-    """Counts (annotator, true class, given label) for known true classes."""
-    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
-    cell = (annotations.annotator.astype(np.int64) * n_classes + truth[annotations.item]) * n_classes
-    counts = np.bincount(cell + annotations.label, minlength=n_annotators * n_classes**2)
-    return counts.reshape(n_annotators, n_classes, n_classes).astype(np.float64)
-
-
-def summarize(
-    drawn: FloatArray, prior: FloatArray, enough: NDArray[np.bool_], *, level: float, remarks: tuple[str, ...]
-) -> Intervals:
-    """Quantiles of the draws."""
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    accuracy = np.einsum("dmkk,k->dm", drawn, prior / prior.sum())
-    blank = np.where(enough, 1.0, np.nan)
-    low, high = np.quantile(drawn, tails, axis=0) * blank[:, None, None]
-    accuracy_low, accuracy_high = np.quantile(accuracy, tails, axis=0) * blank
-    return Intervals(low, high, accuracy.mean(axis=0), accuracy_low, accuracy_high, enough, level, remarks)

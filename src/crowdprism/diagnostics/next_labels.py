@@ -97,8 +97,16 @@ def suggest(
     confusions = require_confusions(result, "Suggesting labels")
     if not budget > 0:
         raise InvalidParameterError(f"The budget must be above 0, not {budget}.")
-    price = checked_costs(costs, len(confusions))
-    room = checked_capacity(fair_capacity(budget, price) if capacity is None else capacity, len(confusions))
+    n_annotators = len(confusions)
+    price = np.ones(n_annotators) if costs is None else np.asarray(costs, dtype=float)
+    if price.shape != (n_annotators,) or not (np.isfinite(price) & (price > 0)).all():
+        raise InvalidParameterError(f"costs must be {n_annotators} numbers above 0, one per annotator.")
+    if capacity is None:
+        capacity = max(1, math.ceil(FAIR * budget / float(price.sum())))
+    room = np.minimum(np.asarray(capacity, dtype=float), np.iinfo(np.int32).max)
+    room = np.full(n_annotators, room) if room.ndim == 0 else room
+    if room.shape != (n_annotators,) or (room < 0).any():
+        raise InvalidParameterError(f"capacity must be one number or {n_annotators} numbers of at least 0.")
     shares = np.asarray(result.class_probabilities, dtype=float)
     if candidates is None:
         item, annotator, gain = free_pairs(shares, confusions, annotations, price, budget, per_item)
@@ -122,34 +130,6 @@ def suggest(
         stop=stop,
         reason=reason,
     )
-
-
-def checked_costs(costs: Any, n_annotators: int) -> FloatArray:
-    """One positive price per annotator."""
-    price = np.ones(n_annotators) if costs is None else np.asarray(costs, dtype=float)
-    if price.shape != (n_annotators,) or not (np.isfinite(price) & (price > 0)).all():
-        raise InvalidParameterError(f"costs must be {n_annotators} numbers above 0, one per annotator.")
-    return price
-
-
-def checked_capacity(capacity: Any, n_annotators: int) -> NDArray[np.int64]:
-    """Labels that each annotator can give."""
-    room = np.minimum(np.asarray(capacity, dtype=float), np.iinfo(np.int32).max)
-    room = np.full(n_annotators, room) if room.ndim == 0 else room
-    if room.shape != (n_annotators,) or (room < 0).any():
-        raise InvalidParameterError(f"capacity must be one number or {n_annotators} numbers of at least 0.")
-    return room.astype(np.int64)
-
-
-def fair_capacity(budget: float, price: FloatArray) -> int:
-    """`FAIR` times an equal share of the labels that the budget buys, at least one.
-
-    Examples
-    --------
-    >>> fair_capacity(20, np.ones(5))
-    8
-    """
-    return max(1, math.ceil(FAIR * budget / float(price.sum())))
 
 
 def label_gain(shares: FloatArray, confusions: FloatArray) -> FloatArray:
@@ -184,8 +164,7 @@ def free_pairs(
             best = np.argsort(-gain / price, axis=1, kind="stable")[:, :kept_each]
             parts.append((np.repeat(items, kept_each), best.reshape(-1), np.take_along_axis(gain, best, 1).reshape(-1)))
             bar.advance()
-    item, annotator, value = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return item, annotator, value
+    return tuple(np.concatenate(part) for part in zip(*parts, strict=True))  # type: ignore[return-value]
 
 
 def given_pairs(shares: FloatArray, confusions: FloatArray, candidates: tuple[Any, Any]) -> Pairs:
@@ -209,7 +188,7 @@ def choose(
     annotator: NDArray[np.int64],
     gain: FloatArray,
     price: FloatArray,
-    room: NDArray[np.int64],
+    room: FloatArray,
     *,
     budget: float,
     per_item: int,
@@ -219,7 +198,7 @@ def choose(
     Returns positions of the pairs, and their gain after that discount.
     """
     uncertain = np.maximum(entropy(shares) / np.log(2), 1e-12)
-    left, room = uncertain.copy(), room.copy()
+    left, room = uncertain.copy(), room.astype(np.int64)
     taken, cheapest = np.zeros(len(shares), dtype=np.int64), price.min()
     chosen: list[tuple[int, float]] = []
     waiting = np.argsort(-gain / price[annotator], kind="stable")
@@ -251,24 +230,18 @@ def expected_accuracies(
 
     The model is too sure that its labels are right, so its own errors are not those of the account.
     """
-    before, after = float(shares.max(axis=1).mean()), accuracy_after(shares, confusions, item, annotator)
+    best = shares.max(axis=1)  # probability of the best class
+    before = float(best.mean())
+    items, first = np.unique(item, return_index=True)
+    if len(items):  # the first suggested label of each item
+        joint = shares[items][:, :, None] * confusions[annotator[first]]
+        best[items] = joint.max(axis=1).sum(axis=1)
+    after = float(best.mean())
     if result.expected_accuracy is None:
         return before, after
     removed = (after - before) / max(1 - before, SMALLEST_ERROR)
     now = result.expected_accuracy.value
     return now, now + (1 - now) * min(max(removed, 0.0), 1.0)
-
-
-def accuracy_after(
-    shares: FloatArray, confusions: FloatArray, item: NDArray[np.int64], annotator: NDArray[np.int64]
-) -> float:
-    """Mean probability of the best class after the first suggested label of each item."""
-    best = shares.max(axis=1)
-    items, first = np.unique(item, return_index=True)
-    if len(items):
-        joint = shares[items][:, :, None] * confusions[annotator[first]]
-        best[items] = joint.max(axis=1).sum(axis=1)
-    return float(best.mean())
 
 
 def when_to_stop(accuracy: float, target: float | None, n_chosen: int, least_gain: float) -> tuple[bool, str]:

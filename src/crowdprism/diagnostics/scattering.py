@@ -36,20 +36,18 @@ class Scattering:
     """What is known about the sufficiently scattered condition of some rows.
 
     `v_low` and `v_high` bracket v: 1 means scattered enough, larger is worse, infinite means that the centre is not
-    inside the hull. `encloses` is condition (i), certified ("yes") or refuted ("no"); `unique` is condition (ii),
-    meaningful only if (i) holds. `beyond_axis` are classes k for which even the linear program "largest x_k" exceeds 1:
-    the rows do not reach facet k. `remarks` say which certificates were not tried, and why.
+    inside the hull.
     """
 
     v_low: float
     v_high: float
-    encloses: Answer
-    unique: Answer
+    encloses: Answer  # condition (i), certified or refuted
+    unique: Answer  # condition (ii), meaningful only if (i) holds
     certificate: str  # what settled v_high, in words
-    beyond_axis: tuple[int, ...]
+    beyond_axis: tuple[int, ...]  # classes k whose facet the rows do not reach: "largest x_k" exceeds 1
     n_rows: int  # without duplicates and empty rows
     n_classes: int
-    remarks: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()  # which certificates were not tried, and why
 
     @property
     def p_low(self) -> float:

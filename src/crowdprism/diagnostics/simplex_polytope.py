@@ -75,7 +75,6 @@ class SimplexPolytope:
 
     @property
     def n_classes(self) -> int:
-        """Dimension of x."""
         return int(self.rows.shape[1])
 
     def to_classes(self, place: FloatArray) -> FloatArray:
@@ -147,7 +146,10 @@ class SimplexPolytope:
         is certified), or when the hull would have more than about `limit` facets.
         """
         if self.n_classes == 2:
-            return self._ends()
+            low, high = float(self.points.min()), float(self.points.max())
+            distance = min(high, -low)
+            ends = [[-1.0 / (2 * high)], [-1.0 / (2 * low)]] if distance > TOLERANCE else np.empty((0, 1))
+            return Vertices(self.to_classes(np.asarray(ends)), distance, exact=True, n_rows=2)
         chosen = sorted(extremes(self.rows) | extremes(self.points))  # so that the first hull has full dimension
         hull = convex_hull(self.points[chosen])
         radius = inner_radius(self.n_classes)
@@ -162,32 +164,21 @@ class SimplexPolytope:
             larger = sorted(set(chosen) | added)
             growth = expected_facets(len(hull), n_before=len(chosen), n_after=len(larger), dimension=self.n_classes - 1)
             if exact or not added or growth > limit:
-                return Vertices(self._vertices(hull), float(distance.min()), exact=exact, n_rows=len(chosen))
+                inside = hull[distance > TOLERANCE]
+                places = self.to_classes(inside[:, :-1] / (self.n_classes * inside[:, -1:]))
+                return Vertices(places, float(distance.min()), exact=exact, n_rows=len(chosen))
             chosen = larger
             hull = convex_hull(self.points[chosen])
         return Vertices(np.empty((0, self.n_classes)), 0.0, exact=False, n_rows=len(chosen))
 
-    def _ends(self) -> Vertices:
-        low, high = float(self.points.min()), float(self.points.max())
-        distance = min(high, -low)
-        ends = [[-1.0 / (2 * high)], [-1.0 / (2 * low)]] if distance > TOLERANCE else np.empty((0, 1))
-        return Vertices(self.to_classes(np.asarray(ends)), distance, exact=True, n_rows=2)
-
-    def _vertices(self, hull: FloatArray) -> FloatArray:
-        inside = hull[-hull[:, -1] > TOLERANCE]
-        return self.to_classes(inside[:, :-1] / (self.n_classes * inside[:, -1:]))
-
 
 @dataclass(frozen=True)
 class Vertices:
-    """Vertices of the polytope over classes, and the distance of the nearest facet of the rows' hull.
-
-    `exact` says that the distance belongs to all rows; else it belongs to a subset and is a lower bound.
-    """
+    """Vertices of the polytope over classes, and the distance of the nearest facet of the rows' hull."""
 
     places: FloatArray  # (n_vertices, n_classes)
     distance: float
-    exact: bool
+    exact: bool  # whether the distance belongs to all rows; else it is that of a subset, and a lower bound
     n_rows: int
 
 

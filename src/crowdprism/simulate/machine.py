@@ -57,13 +57,12 @@ PUBLISHED_ACCURACIES = {
 class MachineAnnotator:
     """One annotator: what is trained, on how many items, and how.
 
-    The setting is the kernel of a support vector machine, the number of neighbours, or the epochs of a network. Without
-    `n_train`, the number of training items is drawn from `SMALL_SIZES` by the place in the list, whatever the seed, as
-    in the reference code; experts always take `EXPERT_SIZE`.
+    Without `n_train`, the number of training items is drawn from `SMALL_SIZES` by the place in the list, whatever the
+    seed, as in the reference code; experts always take `EXPERT_SIZE`.
     """
 
     kind: MachineKind
-    setting: str | int
+    setting: str | int  # kernel of a support vector machine, number of neighbours, or epochs of a network
     n_train: int | None = None
     expert: bool = False
 
@@ -105,19 +104,17 @@ def machine_list(
         raise InvalidParameterError(f'experts must be "listed" or "drawn", not {experts!r}.')
     if case == 2 and n_annotators <= len(FIVE_WITHOUT_EXPERTS):
         return [MachineAnnotator(*one) for one in FIVE_WITHOUT_EXPERTS[:n_annotators]]
-    listed = [_annotator_at(place) for place in range(n_annotators)]
+    listed = []
+    for place in range(n_annotators):
+        row, column = divmod(place, len(ROW_OF_FIVE))
+        kind, settings = ROW_OF_FIVE[column]
+        n_train = SMALL_SIZES[row % len(SMALL_SIZES)] if kind == "logistic" else None
+        listed.append(MachineAnnotator(kind, settings[row % len(settings)], n_train=n_train))
     if case == 2:
         return listed
     drawn = stream(seed, "machine experts").random(n_annotators) < EXPERT_PROBABILITY
     chosen = EXPERT_PLACES if experts == "listed" else set(np.flatnonzero(drawn).tolist())
     return [replace(one, expert=True, n_train=None) if place in chosen else one for place, one in enumerate(listed)]
-
-
-def _annotator_at(place: int) -> MachineAnnotator:
-    row, column = divmod(place, len(ROW_OF_FIVE))
-    kind, settings = ROW_OF_FIVE[column]
-    n_train = SMALL_SIZES[row % len(SMALL_SIZES)] if kind == "logistic" else None
-    return MachineAnnotator(kind, settings[row % len(settings)], n_train=n_train)
 
 
 @dataclass(frozen=True)
@@ -132,10 +129,9 @@ class AccuracyReport:
         percent = 100 * self.accuracies
         lines = [f"{name:>20} {value:6.2f} %" for name, value in zip(self.names, percent, strict=True)]
         counts = f"{(percent > 90).sum()} above 90 %, {(percent < 50).sum()} below 50 %"
-        lines.append(f"measured {percent.min():.2f} to {percent.max():.2f} %, {counts}")
-        if self.published is not None:
-            lines.append(f"published {self.published}")
-        return "\n".join(lines)
+        measured = f"measured {percent.min():.2f} to {percent.max():.2f} %, {counts}"
+        published = [] if self.published is None else [f"published {self.published}"]
+        return "\n".join([*lines, measured, *published])
 
 
 @dataclass(frozen=True)
@@ -168,9 +164,8 @@ class MachineCrowd:
         for place in np.unique(annotator):
             rows = np.flatnonzero(annotator == place)
             label[rows] = self.predict(values[item[rows]], place)
-        return annotations_of_labels(
-            truth, label, pairs, n_classes=self.n_classes, classes=classes, annotators=self.names
-        )
+        names: dict[str, Any] = {"classes": classes, "annotators": self.names}
+        return annotations_of_labels(truth, label, pairs, n_classes=self.n_classes, **names)
 
     def accuracies(self, features: Any, true_classes: Any) -> NDArray[np.float64]:
         """(n_annotators,) share of these items that each annotator labels correctly."""
@@ -270,13 +265,10 @@ def _train(
 
 @dataclass(frozen=True)
 class MachineAnnotations:
-    """Result of `machine_annotations`: labels with gold, in the order of `items`.
-
-    These are (n_items,) positions in the data of the labelled items; none of them trained an annotator.
-    """
+    """Result of `machine_annotations`: labels with gold, in the order of `items`."""
 
     annotations: Annotations
-    items: NDArray[np.int64]
+    items: NDArray[np.int64]  # (n_items,) positions in the data; none of these items trained an annotator
     crowd: MachineCrowd
     report: AccuracyReport
 
