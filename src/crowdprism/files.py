@@ -65,6 +65,13 @@ def replacing_file(path: str | os.PathLike[str], suffix: str = "") -> Iterator[P
         fresh.unlink(missing_ok=True)
 
 
+def write_whole(path: str | os.PathLike[str], text: str) -> Path:
+    """Write a text file that appears complete or not at all."""
+    with replacing_file(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")
+    return Path(path)
+
+
 def remove_leftovers(target: Path) -> None:
     """Remove temporary files of killed programs that were writing `target`; those of running programs are locked."""
     if sys.platform == "win32":

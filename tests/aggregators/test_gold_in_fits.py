@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import AGGREGATORS, DawidSkene, OneCoin, expectation, make_aggregator
+from crowdprism.aggregators import AGGREGATORS, DawidSkene, OneCoin, blocks, make_aggregator
 from crowdprism.annotations import Annotations
-from crowdprism.errors import CrowdprismWarning, InvalidParameterError, ResultFormatError
+from crowdprism.errors import CrowdprismWarning, InvalidParameterError
 from crowdprism.results import FitResult
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
 
@@ -69,9 +69,9 @@ def test_without_use_gold_the_fit_is_that_of_annotations_without_gold(name: str)
 def test_dawid_skene_with_gold_equals_a_plain_loop_with_these_items_fixed(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if compiled and not expectation.COMPILED:
+    if compiled and not blocks.COMPILED:
         pytest.skip("nothing was compiled")
-    monkeypatch.setattr(expectation, "COMPILED", compiled)
+    monkeypatch.setattr(blocks, "COMPILED", compiled)
     a = crowd(60)
     gold = contradicted(a, 20)
     table, ruled_out = a.to_dense(), known_matrix(gold, 60)
@@ -102,9 +102,9 @@ def test_dawid_skene_with_gold_equals_a_plain_loop_with_these_items_fixed(
 def test_one_coin_with_gold_equals_a_plain_loop_with_these_items_fixed(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if compiled and not expectation.COMPILED:
+    if compiled and not blocks.COMPILED:
         pytest.skip("nothing was compiled")
-    monkeypatch.setattr(expectation, "COMPILED", compiled)
+    monkeypatch.setattr(blocks, "COMPILED", compiled)
     a = crowd(60)
     gold = contradicted(a, 20)
     ruled_out = known_matrix(gold, 60)
@@ -151,7 +151,7 @@ def test_the_objective_never_decreases_with_gold(name: str) -> None:
 def test_gold_stands_against_hundreds_of_sure_annotators(
     weighted: bool, compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expectation, "COMPILED", compiled and expectation.COMPILED)
+    monkeypatch.setattr(blocks, "COMPILED", compiled and blocks.COMPILED)
     table = np.tile(np.arange(60)[:, None] % 2, (1, 400))
     a = Annotations.from_dense(table)
     if weighted:
@@ -267,12 +267,3 @@ def test_a_saved_result_remembers_which_items_were_known(tmp_path: Path) -> None
         loaded.accuracy(gold)
     again = replace(loaded, annotations=a.with_gold(gold))
     assert (again.blind.class_probabilities == DawidSkene().fit(a).result_.class_probabilities).all()
-
-
-def test_positions_of_known_items_cannot_be_forged(tmp_path: Path) -> None:
-    from crowdprism.results.loading import places_from
-
-    assert places_from([0, 2], 3) == [0, 2]
-    for wrong in ([3], [-1], [True], "0", [0.0]):
-        with pytest.raises((ValueError, ResultFormatError)):
-            places_from(wrong, 3)

@@ -38,7 +38,7 @@ def test_only_the_command_that_was_called_is_imported() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     loaded = set(done.stderr.split())
     assert {"convert", "options"} <= loaded
-    assert not loaded & {*MODULES.values(), "run_folder", "numpy", "polars", "torch"} - {"convert"}
+    assert not loaded & {*MODULES.values(), "numpy", "polars", "torch"} - {"convert"}
 
 
 def test_the_list_of_commands_loads_neither_numpy_nor_polars() -> None:

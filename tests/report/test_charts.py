@@ -57,7 +57,7 @@ def test_one_dot_is_drawn_per_annotator(shown: ReportContent) -> None:
 
 
 def test_a_point_stands_where_its_numbers_are(shown: ReportContent) -> None:
-    rows = tuple(replace(row, n_labels=10 * (at + 1), accuracy=at / 39) for at, row in enumerate(shown.annotators.rows))
+    rows = tuple(row._replace(n_labels=10 * (at + 1), accuracy=at / 39) for at, row in enumerate(shown.annotators.rows))
     svg = annotator_chart(replace(shown, annotators=replace(shown.annotators, rows=rows)))
     places = np.array(re.findall(r'<circle cx="([^"]*)" cy="([^"]*)"', svg), dtype=float)
     assert np.all(np.diff(places, axis=0) * [1, -1] > 0), "more labels stand further right, higher accuracy higher up"

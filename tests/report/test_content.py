@@ -44,7 +44,7 @@ def test_calibration_is_absent_without_gold_and_exact_with_it(crowd: cp.Annotati
     plain = cp.Annotations.from_dense(np.repeat(np.arange(40)[:, None] % 2, 5, axis=1))
     assert build_content(fitted(plain), plain).reliability is None
     bins = build_content(fitted(crowd), crowd).reliability
-    assert sum(bins.count) == crowd.n_items
+    assert sum(count for _, _, count in bins.bins) == crowd.n_items
 
 
 @pytest.mark.parametrize("method", ["majority-vote", "weighted-vote", "dawid-skene", "glad", "mace"])

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
-import io
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import crowdprism as cp
-from crowdprism.cli.run_folder import write_annotators
+from crowdprism.cli.run_folder import annotator_columns, save_csv
 from crowdprism.diagnostics.findings import SEVERITIES, Finding
 from crowdprism.files import data_folder
 from crowdprism.report import ReportOptions, content
@@ -213,13 +213,12 @@ def test_copies_of_a_bad_annotator_are_named_and_not_relied_on() -> None:
     assert [one.name for one in found.verdict.findings].count("copies") == 1
 
 
-def test_an_annotator_has_one_accuracy_in_result_table_file_and_page(crowd: cp.Annotations) -> None:
+def test_an_annotator_has_one_accuracy_in_result_table_file_and_page(crowd: cp.Annotations, tmp_path: Path) -> None:
     blind = replace(crowd, gold=None)
     for method in ("dawid-skene", "majority-vote", "glad"):
         result = fitted(blind, method)
-        file = io.StringIO()
-        write_annotators(file, result)
-        written = {row["annotator"]: row for row in csv.DictReader(io.StringIO(file.getvalue()))}
+        save_csv(tmp_path / "annotators.csv", annotator_columns(result))
+        written = {row["annotator"]: row for row in csv.DictReader((tmp_path / "annotators.csv").open())}
         for row in build_content(result, blind).annotators.rows:
             ours = [written[row.name][name] for name in ("accuracy", "accuracy_low", "accuracy_high")]
             assert [row.accuracy, row.low, row.high] == pytest.approx([float(text) for text in ours], abs=1e-6)

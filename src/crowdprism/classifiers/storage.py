@@ -22,8 +22,8 @@ from crowdprism.classifiers.posterior import Member, Predictor
 from crowdprism.errors import InvalidParameterError, MissingDependencyError, ResultFormatError, some
 from crowdprism.files import replacing_file
 from crowdprism.results.fit_result import FitResult, json_ready
-from crowdprism.results.loading import fields_of, require_schema, require_values
-from crowdprism.results.manifest import RunFiles, read_run
+from crowdprism.results.loading import fields_of, require_values
+from crowdprism.results.manifest import RunFiles, read_run, require_schema
 from crowdprism.results.replacing import replacing_run
 from crowdprism.training import InputScaling
 from crowdprism.training.checkpoint import named_tensors, without_prefix

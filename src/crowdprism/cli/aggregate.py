@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 import crowdprism as cp
+from crowdprism.cli import run_folder, screen
 from crowdprism.cli.options import (
     AsJson,
     Files,
@@ -21,34 +20,11 @@ from crowdprism.cli.options import (
     listing,
 )
 from crowdprism.cli.questions import describe_source
-from crowdprism.cli.run_folder import (
-    Run,
-    Written,
-    annotator_columns,
-    label_columns,
-    require_writable,
-    run_target,
-    write_labels,
-    write_run,
-)
-from crowdprism.cli.screen import INCOMPLETE, INTERRUPTED, print_error, print_json, print_table, print_text, remark
+from crowdprism.cli.run_folder import Run, Written, annotator_columns, label_columns
+from crowdprism.cli.screen import print_records, print_table, print_text, remark, to_records
 from crowdprism.cli.several_choices import ChoiceOptions
-from crowdprism.cli.shard_command import (
-    StoreOptions,
-    StoreRun,
-    aggregate_store,
-    beyond_memory,
-    count_each_annotator,
-    fit_out_of_core,
-    holds_store,
-    show_store_run,
-)
+from crowdprism.cli.shard_command import StoreOptions, aggregate_store, beyond_memory, fit_out_of_core, holds_store
 from crowdprism.errors import counted
-from crowdprism.files import replacing_file
-
-if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
-    from crowdprism.results import FitResult
 
 WithReport = Annotated[
     bool, typer.Option("--report/--no-report", help="Write report.html into the run folder; takes a few seconds.")
@@ -94,8 +70,11 @@ def aggregate(
     Example: `crowdprism aggregate labels.csv -o run/`
     """
     threading.apply()
-    table = labels_table(output, inputs=[*files, reading.gold_file])
-    output = output if table is None else None
+    inputs = [*files, reading.gold_file]
+    table = None
+    if output is not None and output.suffix.lower() == ".csv" and not output.is_dir():
+        run_folder.require_writable(output, inputs=inputs)
+        table, output = output, None
     if reading.order is not None and method == DEFAULT_METHOD and not several.multi:
         method = ORDERED_METHOD
     aggregator = cp.make_aggregator(method, use_gold=use_gold)
@@ -104,68 +83,62 @@ def aggregate(
     if several.multi:
         several.aggregate(aggregator, files, reading, output, table, report=report, force=force, as_json=json)
         return
-    large: StoreRun | None = None
     if holds_store(files):
-        count_each_annotator(aggregator, voices)
-        large = aggregate_store(aggregator, files[0], output, stores, report=report, force=force)
-    else:
-        stores.require_store()
-        with run_target(output, kind="result", force=force, inputs=[*files, reading.gold_file]) as fresh:
-            annotations, account = reading.read_with_report(files)
-            voices.apply(aggregator, annotations)
-            several.use_abstentions(aggregator, annotations)
-            if output is not None and fresh is not None and beyond_memory(annotations, aggregator):
-                large = fit_out_of_core(fresh, aggregator, annotations, output, stores, report=report)
-            else:
-                result = aggregator.fit(annotations).result_
-                about = describe_source(result, files, account)
-                run = Run(result, annotations, with_report=report, about=about)
-                written = Written() if fresh is None else write_run(fresh, run)
-    if large is not None and output is not None:
-        show_store_run(large, output, as_json=json)
+        voices.apply(aggregator, None)
+        aggregate_store(aggregator, files[0], output, stores, report=report, force=force).show(as_json=json)
+        return
+    stores.require_store()
+    with run_folder.run_target(output, kind="result", force=force, inputs=inputs) as fresh:
+        annotations, account = reading.read_with_report(files)
+        voices.apply(aggregator, annotations)
+        several.use_abstentions(aggregator, annotations)
+        large = None
+        if output is not None and fresh is not None and beyond_memory(annotations, aggregator):
+            large = fit_out_of_core(fresh, aggregator, annotations, output, stores, report=report)
+        else:
+            result = aggregator.fit(annotations).result_
+            run = Run(result, annotations, with_report=report, about=describe_source(result, files, account))
+            written = Written() if fresh is None else run_folder.write_run(fresh, run)
+    if large is not None:
+        large.show(as_json=json)
     else:
         deliver(run, output, written, as_json=json, table=table)
-
-
-def labels_table(output: Path | None, inputs: Iterable[Path | None]) -> Path | None:
-    """The file that --output names, if it names a table and no run folder."""
-    if output is None or output.is_dir() or output.suffix.lower() != ".csv":
-        return None
-    require_writable(output, inputs=inputs)
-    return output
 
 
 def deliver(
     run: Run, output: Path | None, written: Written, *, as_json: bool = False, table: Path | None = None
 ) -> None:
     """Print the labels, or a summary of the run that was written; exit with an error if its report is missing."""
+    result = run.result
     if as_json:
-        print_json(to_record(run.result, run.annotations))
+        screen.print_json(to_record(result, run.annotations))
     elif table is not None:
-        with replacing_file(table) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-            write_labels(file, run.result, run.annotations)
+        run_folder.save_csv(table, label_columns(result, run.annotations))
         remark(f"wrote {table}; with -o and the name of a folder, annotators.csv and report.html are written too")
     elif output is None:
-        write_labels(sys.stdout, run.result, run.annotations)
+        screen.print_csv(label_columns(result, run.annotations))
     else:
-        print_summary(run.result, run.annotations, folder=output)
-    if run.result.n_known:
-        remark(f"note: {describe_gold(run.result)}")
-    if run.result.voices:
+        print_summary(result, run.annotations, folder=output)
+    if result.n_known:
+        remark(
+            f"note: gold of {counted(result.n_known, 'item')} was used: these have their known class, and annotators "
+            "were judged by it. Accuracy against gold is that of a fit without it."
+        )
+    if result.voices:
         from crowdprism.aggregators.one_voice import describe_voices
 
-        remark(f"note: {describe_voices(run.result.voices, run.result.n_annotators)}")
+        remark(f"note: {describe_voices(result.voices, result.n_annotators)}")
     if output is not None:
-        remark(f"wrote {', '.join(str(output / name) for name in written.names)} and the result")
+        remark(written.sentence(output))
     if written.report_failed:
-        print_error(
+        screen.print_error(
             f"the report was left out ({written.report_failed}); the rest of the run was written. Run `crowdprism "
             f"report {output}` to write it."
         )
-        raise typer.Exit(INTERRUPTED if written.report_failed == "interrupted" else INCOMPLETE)
+        raise typer.Exit(screen.INTERRUPTED if written.report_failed == "interrupted" else screen.INCOMPLETE)
 
 
-def to_record(result: FitResult, annotations: Annotations) -> dict[str, Any]:
+def to_record(result: cp.FitResult, annotations: cp.Annotations) -> dict[str, Any]:
     """What `--json` prints."""
     return {
         "method": result.method,
@@ -176,42 +149,28 @@ def to_record(result: FitResult, annotations: Annotations) -> dict[str, Any]:
         "account": None if result.account is None else result.account.numbers(),
         "gold_used": result.n_known,
         "accuracy_against_gold": gold_accuracy(result, annotations),
-        "labels": to_rows(label_columns(result)),
-        "annotator_accuracy": None if result.annotator_accuracy is None else to_rows(annotator_columns(result)),
+        "labels": to_records(label_columns(result)),
+        "annotator_accuracy": None if result.annotator_accuracy is None else to_records(annotator_columns(result)),
         "voices": [list(names) for names in result.voices],
         "warnings": list(result.warnings),
     }
 
 
-def to_rows(columns: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """One mapping per row; empty cells become None."""
-    names = list(columns)
-    return [
-        {name: None if cell == "" else cell for name, cell in zip(names, row, strict=True)}
-        for row in zip(*columns.values(), strict=True)
-    ]
-
-
-def gold_accuracy(result: FitResult, annotations: Annotations) -> float | None:
+def gold_accuracy(result: cp.FitResult, annotations: cp.Annotations) -> float | None:
     """Share of items with gold that are labelled correctly without knowing it, or None without gold."""
     if annotations.gold is None or not annotations.gold.count():
         return None
     return float((annotations.gold == result.blind.class_probabilities.argmax(axis=1)).mean())
 
 
-def describe_gold(result: FitResult) -> str:
-    """Say that gold was used, and what follows for measures."""
-    return (
-        f"gold of {counted(result.n_known, 'item')} was used: these have their known class, and annotators were judged "
-        "by it. Accuracy against gold is that of a fit without it."
-    )
-
-
-def print_summary(result: FitResult, annotations: Annotations, *, folder: Path) -> None:
+def print_summary(result: cp.FitResult, annotations: cp.Annotations, *, folder: Path) -> None:
     """Print how right the labels are, how often each class was found, and the annotators with the lowest accuracy."""
     import numpy as np
 
-    print_expected(result, folder)
+    if result.account is not None:
+        advice, n = result.account.advice(), result.account.n_more
+        ask = f" {advice} Ask for them: crowdprism audit {folder} -n {n} -o questions.csv" if advice else ""
+        print_text(f"{result.account.sentence()}{ask}")
     found = np.bincount(result.class_probabilities.argmax(axis=1), minlength=result.n_classes)
     given = np.bincount(annotations.label, minlength=result.n_classes)
     shares = found / max(result.n_items, 1), given / max(annotations.n_annotations, 1)
@@ -227,21 +186,11 @@ def print_summary(result: FitResult, annotations: Annotations, *, folder: Path) 
     if accuracy is not None:
         print_table("", ("against gold", "accuracy"), [("items with gold", accuracy)])
     if result.annotator_accuracy is not None:
-        names, counts = result.annotators.tolist(), annotations.labels_per_annotator
-        lowest = np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST].tolist()
-        rows = [(names[place], int(counts[place]), float(result.annotator_accuracy[place])) for place in lowest]
+        lowest = np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST]
+        columns = {"annotator": result.annotators, "annotations": annotations.labels_per_annotator}
+        columns["accuracy"] = result.annotator_accuracy
         interval = result.annotator_accuracy_interval()
         if interval is not None:
-            rows = [(*row, *interval[place].tolist()) for row, place in zip(rows, lowest, strict=True)]
-        columns = ("annotator", "annotations", "accuracy", "low", "high")[: len(rows[0]) if rows else 3]
-        print_table("Annotators with the lowest accuracy", columns, rows)
-
-
-def print_expected(result: FitResult, folder: Path) -> None:
-    """Print how right the labels are, and how to know more."""
-    account = result.account
-    if account is None:
-        return
-    advice = account.advice()
-    ask = f" {advice} Ask for them: crowdprism audit {folder} -n {account.n_more} -o questions.csv" if advice else ""
-    print_text(f"{account.sentence()}{ask}")
+            columns |= {"low": interval[:, 0], "high": interval[:, 1]}
+        shown_columns = {name: column[lowest] for name, column in columns.items()}
+        print_records("Annotators with the lowest accuracy", to_records(shown_columns))

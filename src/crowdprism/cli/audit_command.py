@@ -14,17 +14,15 @@ import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, ReadingOptions, require_exists
 from crowdprism.cli.questions import ContentOptions, Page, save_page, save_tasks
-from crowdprism.cli.run_folder import require_writable, save_table
-from crowdprism.cli.screen import console, print_json, print_table, remark
+from crowdprism.cli.run_folder import require_writable, save_csv
+from crowdprism.cli.screen import print_json, print_table, print_text, remark
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
     from crowdprism.calibration.audit import AuditPlan, AuditResult
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.raw_annotations import ReadingReport
     from crowdprism.report.answer_page import Questions
-    from crowdprism.results import FitResult
 
 OWN_COLUMNS = ("item", "choices", "answer", "stratum", "probability", "audit")
 N_ANNOTATORS_SHOWN = 20
@@ -34,8 +32,8 @@ N_ANNOTATORS_SHOWN = 20
 class Audited:
     """The labels under audit."""
 
-    result: FitResult
-    annotations: Annotations | None
+    result: cp.FitResult
+    annotations: cp.Annotations | None
     files: tuple[Path, ...] = ()  # of the annotations
     report: ReadingReport | None = None  # on reading them
 
@@ -91,13 +89,12 @@ def audit(
     plan, given = read_answers(labels, answers, n, seed)
     found = audit_result(plan, given)
     if gold_out is not None:
-        save_table(gold_out, ("item", "label"), found.answers.items())
+        save_csv(gold_out, {"item": list(found.answers), "label": list(found.answers.values())})
+        remark(f"wrote {gold_out}; use it with --gold-file {gold_out}")
     if json:
         print_json(to_record(plan, found))
     else:
         print_audit(plan, found)
-    if gold_out is not None:
-        remark(f"wrote {gold_out}; use it with --gold-file {gold_out}")
 
 
 def labels_under_audit(files: Sequence[Path], reading: ReadingOptions, method: str) -> Audited:
@@ -126,16 +123,16 @@ def write_questions(plan: AuditPlan, output: Path, to: str, shown: ItemContent) 
     columns = [column for column in shown.columns if column not in OWN_COLUMNS]
     if to == "csv" or (to == "auto" and output.suffix.lower() != ".json"):
         require_writable(output)
-        choices = " | ".join(map(str, plan.classes.tolist()))
-        strata, rates = plan.stratum[plan.asked].tolist(), plan.probability.round(6).tolist()
-        save_table(
-            output,
-            ("item", *columns, *OWN_COLUMNS[1:]),
-            [
-                [name, *(shown.by_item.get(name, {}).get(column, "") for column in columns), choices, "", *rest]
-                for name, *rest in zip(names, strata, rates, [plan.name] * len(names), strict=True)
-            ],
-        )
+        table: dict[str, list[Any]] = {
+            "item": names,
+            **{column: [shown.by_item.get(name, {}).get(column) for name in names] for column in columns},
+            "choices": [" | ".join(map(str, plan.classes.tolist()))] * len(names),
+            "answer": [""] * len(names),
+            "stratum": plan.stratum[plan.asked].tolist(),
+            "probability": plan.probability.round(6).tolist(),
+            "audit": [plan.name] * len(names),
+        }
+        save_csv(output, table)
     else:
         from crowdprism.formats.tool_tasks import Task, TaskList
 
@@ -214,7 +211,7 @@ def print_audit(plan: AuditPlan, found: AuditResult) -> None:
             f"{found.more_to_halve} more answers would halve the interval: draw -n {total} --seed {plan.seed}, which "
             "asks the same items and more, and pass both files with --answers."
         )
-    console().print("\n".join(lines), markup=False)
+    print_text("\n".join(lines))
     header = ("share", "low", "high", "answers")
     print_table("Right among the items labelled", ("class", *header), rows(found.classes))
     print_table("Corrected shares of the classes", ("class", *header), rows(found.shares))

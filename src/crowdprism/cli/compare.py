@@ -21,10 +21,9 @@ from crowdprism.cli.options import (
     listing,
 )
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import command_line, console, exit_interrupted, print_json, print_table, remark
+from crowdprism.cli.screen import command_line, exit_interrupted, print_json, print_table, print_text, remark
 
 if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
     from crowdprism.comparison import Comparison
 
 HEADINGS = {  # short enough for a terminal of 80 columns
@@ -105,7 +104,7 @@ def print_comparison(outcome: Comparison) -> None:
         [[getattr(row, name) for name in outcome.columns] for row in outcome.rows],
     )
     for text in (*failures(outcome), outcome.reason):
-        console().print(text, markup=False)
+        print_text(text)
 
 
 def failures(outcome: Comparison) -> list[str]:
@@ -113,7 +112,7 @@ def failures(outcome: Comparison) -> list[str]:
     return [f"{row.method} failed: {row.failed}" for row in outcome.rows if row.failed]
 
 
-def write_page(outcome: Comparison, annotations: Annotations, page: Path) -> None:
+def write_page(outcome: Comparison, annotations: cp.Annotations, page: Path) -> None:
     """Write the report of the recommended method, with the table of all methods."""
     if outcome.recommended is None:
         remark("note: no page was written, because no method could be measured.")

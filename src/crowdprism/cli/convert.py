@@ -11,13 +11,13 @@ import typer
 import crowdprism as cp
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
 from crowdprism.cli.questions import ContentOptions, save_tasks
-from crowdprism.cli.screen import console, print_json, remark
+from crowdprism.cli.run_folder import require_writable
+from crowdprism.cli.screen import print_json, print_text, remark
 
 if TYPE_CHECKING:
     from crowdprism.diagnostics.agreement import AgreementReport
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
-    from crowdprism.results import FitResult
 
 RESULT_FILE = "result.json"
 HARDLY_ANY, MODERATE = 0.2, 0.5  # of Krippendorff's alpha
@@ -37,7 +37,7 @@ def info(files: Files, *, reading: ReadingOptions, json: AsJson = False) -> None
         print_json({"summary": asdict(summary), "agreement": None if agreed is None else asdict(agreed)})
         return
     parts = [verdict_on(agreed), str(summary), *([] if agreed is None else [str(agreed)])]
-    console().print("\n\n".join(parts), markup=False)
+    print_text("\n\n".join(parts))
 
 
 def verdict_on(agreed: AgreementReport | None) -> str:
@@ -80,7 +80,6 @@ def convert(
     Example: `crowdprism convert label-studio.json labels.csv`, or
     `crowdprism convert run/ tasks.json --to label-studio --content items.csv`
     """
-    from crowdprism.cli.run_folder import require_writable
     from crowdprism.formats.write import write_annotations
 
     require_writable(target, inputs=[source, reading.gold_file])
@@ -93,7 +92,7 @@ def convert(
     remark(f"wrote {annotations.n_annotations} annotations to {target}")
 
 
-def labels_as_tasks(result: FitResult, shown: ItemContent) -> TaskList:
+def labels_as_tasks(result: cp.FitResult, shown: ItemContent) -> TaskList:
     """The labels of a result as suggestions, with the confidence that each is right as score."""
     from crowdprism.formats.tool_tasks import Task, TaskList
 

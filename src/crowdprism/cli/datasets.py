@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from crowdprism.cli.options import AsJson
-from crowdprism.cli.screen import console, exit_interrupted, print_json, print_records, remark
+from crowdprism.cli.screen import exit_interrupted, print_json, print_records, print_text, remark
 from crowdprism.errors import MissingDatasetError
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def describe(
     width = max(len(key) for key in record)
     for key, value in record.items():
         if value not in (None, "", [], {}, 0):
-            console().print(f"{key.replace('_', ' '):>{width}}  {readable(value)}", markup=False)
+            print_text(f"{key.replace('_', ' '):>{width}}  {readable(value)}")
 
 
 @datasets.command()

@@ -16,9 +16,6 @@ from crowdprism.cli.screen import print_json, print_records, remark
 if TYPE_CHECKING:
     import numpy as np
 
-    from crowdprism.annotations import Annotations
-    from crowdprism.results import FitResult
-
 TEST_SHARE = 0.25
 AGGREGATORS_SHOWN = ("majority-vote", "dawid-skene")
 CLASSIFIERS_SHOWN = ("geocrowdnet", "geocrowdnet-f")
@@ -56,7 +53,7 @@ def demo(
     print_records(title, people)
 
 
-def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Annotations]:
+def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, cp.Annotations]:
     """Training features, test features, test classes, and annotations of the training items."""
     from sklearn.datasets import load_digits
     from sklearn.model_selection import train_test_split
@@ -70,8 +67,8 @@ def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, Ann
 
 
 def compare_methods(
-    X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, annotations: Annotations, seed: int
-) -> Iterable[tuple[dict[str, Any], FitResult]]:
+    X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, annotations: cp.Annotations, seed: int
+) -> Iterable[tuple[dict[str, Any], cp.FitResult]]:
     """Yield a table row and the result for each method."""
     from sklearn.linear_model import LogisticRegression
 
@@ -99,7 +96,7 @@ def to_row(name: str, test_accuracy: Any, label_accuracy: Any, start: float) -> 
     }
 
 
-def least_accurate(result: FitResult, annotations: Annotations) -> list[dict[str, Any]]:
+def least_accurate(result: cp.FitResult, annotations: cp.Annotations) -> list[dict[str, Any]]:
     """The annotators with the lowest estimated accuracy, with the true accuracy."""
     import numpy as np
 

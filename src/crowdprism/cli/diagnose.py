@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import zlib
 from dataclasses import replace
+from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,18 +14,16 @@ import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, listing
 from crowdprism.cli.questions import ContentOptions, Page, save_page, save_tasks
-from crowdprism.cli.run_folder import require_writable, run_target, save_table, write_table
-from crowdprism.cli.screen import console, print_json, print_records, remark
+from crowdprism.cli.run_folder import require_writable, rounded, run_target, save_csv
+from crowdprism.cli.screen import print_csv, print_json, print_records, print_text, remark, to_records
 
 if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
     from crowdprism.diagnostics.annotator_accounts import AnnotatorReport
     from crowdprism.diagnostics.findings import Findings
     from crowdprism.diagnostics.item_accounts import ItemReport
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
     from crowdprism.report.answer_page import Questions
-    from crowdprism.results import FitResult
 
 Run = Annotated[
     Path | None, typer.Option("--run", "-r", help="Run folder of these annotations; without it, --method is fitted.")
@@ -63,17 +61,20 @@ def diagnose(
         result, annotations = load_or_fit(reading.read(files), run, method)
         findings = examine(result, annotations)
         people, items = annotator_report(result, annotations), item_report(result, annotations)
-        if fresh is not None:
-            write_diagnosis(fresh, findings, people, items)
+        for name, table in (("findings", findings), ("annotators", people), ("items", items)):
+            if fresh is not None:
+                save_csv(fresh / f"{name}.csv", cells_of(table.to_frame()))
+    odd, wrong = suspects(people), wrong_gold(items, annotations)
     if json:
-        print_json(to_record(result, findings, people, items, annotations))
+        told = {"method": result.method, "verdict": findings.severity, "findings": findings.to_records()}
+        print_json({**told, "suspects": odd, "wrong_gold": wrong})
     else:
-        print_diagnosis(result, findings, people, items, annotations)
+        print_diagnosis(result, findings, odd, wrong, annotations)
     if output is not None:
         remark(f"wrote findings.csv, annotators.csv and items.csv to {output}")
 
 
-def load_or_fit(annotations: Annotations, run: Path | None, method: str) -> tuple[FitResult, Annotations]:
+def load_or_fit(annotations: cp.Annotations, run: Path | None, method: str) -> tuple[cp.FitResult, cp.Annotations]:
     """Return the saved result with the annotations in its order of names, or fit the method; both without gold."""
     if run is None:
         return cp.make_aggregator(method, use_gold=False).fit(annotations).result_, annotations
@@ -88,68 +89,66 @@ def suspects(people: AnnotatorReport) -> list[dict[str, Any]]:
     import numpy as np
 
     odd = np.flatnonzero((people.kind == "careless") | (people.kind == "adverse"))
-    return [
-        {
-            "annotator": people.annotators[place],
-            "kind": people.kind[place],
-            "annotations": int(people.n_labels[place]),
-            "accuracy": float(people.quality[place]),
-            "low": float(people.quality_low[place]),
-            "high": float(people.quality_high[place]),
-            "over-used label": people.classes[people.overused[place]] if people.overuse_z[place] > OVERUSE_Z else None,
-        }
-        for place in odd[np.argsort(people.quality[odd], kind="stable")]
-    ]
+    odd = odd[np.argsort(people.quality[odd], kind="stable")]
+    overused = people.classes[people.overused].astype(object)
+    overused[people.overuse_z <= OVERUSE_Z] = None
+    columns = {
+        "annotator": people.annotators,
+        "kind": people.kind,
+        "annotations": people.n_labels,
+        "accuracy": people.quality,
+        "low": people.quality_low,
+        "high": people.quality_high,
+        "over-used label": overused,
+    }
+    return to_records({name: column[odd] for name, column in columns.items()})
 
 
-def wrong_gold(items: ItemReport, annotations: Annotations) -> list[dict[str, Any]]:
+def wrong_gold(items: ItemReport, annotations: cp.Annotations) -> list[dict[str, Any]]:
     """Items whose gold is probably wrong, the least probable first."""
     import numpy as np
 
     if annotations.gold is None:
         return []
     wrong = np.flatnonzero(items.likely_mislabelled)
-    return [
+    wrong = wrong[np.argsort(items.gold_probability[wrong], kind="stable")]
+    return to_records(
         {
-            "item": items.items[place],
-            "gold": items.classes[annotations.gold[place]],
-            "found": items.classes[items.label[place]],
-            "probability": float(items.gold_probability[place]),
+            "item": items.items[wrong],
+            "gold": items.classes[np.asarray(annotations.gold[wrong])],
+            "found": items.classes[items.label[wrong]],
+            "probability": items.gold_probability[wrong],
         }
-        for place in wrong[np.argsort(items.gold_probability[wrong], kind="stable")]
-    ]
+    )
 
 
 def print_diagnosis(
-    result: FitResult, findings: Findings, people: AnnotatorReport, items: ItemReport, annotations: Annotations
+    result: cp.FitResult, findings: Findings, odd: list[Any], wrong: list[Any], annotations: cp.Annotations
 ) -> None:
     """Print findings, suspicious annotators, gold that is probably wrong, and suspected copies."""
     from crowdprism.diagnostics.annotator_accounts import copying
     from crowdprism.diagnostics.calibration import calibration_of
 
-    console().print(f"{verdict_on(findings, result)}\n\n{findings}", markup=False)
-    odd, wrong = suspects(people), wrong_gold(items, annotations)
+    print_text(f"{verdict_on(findings, result)}\n\n{findings}")
     print_records(f"Careless and adverse annotators: {len(odd)} of {result.n_annotators}", odd[:N_SHOWN])
     if annotations.gold is not None and annotations.gold.count():
-        console().print(f"Against gold: {calibration_of(result, annotations)}.", markup=False)
+        print_text(f"Against gold: {calibration_of(result, annotations)}.")
         print_records(f"Gold that is probably wrong, with its probability: {len(wrong)} items", wrong[:N_SHOWN])
     copies = copying(annotations)
     if len(copies.z):
-        pairs = [
-            {
-                "first": result.annotators[copies.first[place]],
-                "second": result.annotators[copies.second[place]],
-                "shared items": int(copies.common[place]),
-                "agreements": int(copies.agreements[place]),
-                "expected": float(copies.expected[place]),
-                "z": float(copies.z[place]),
-            }
-            for place in range(min(len(copies.z), N_SHOWN))
-        ]
+        columns = {
+            "first": result.annotators[copies.first],
+            "second": result.annotators[copies.second],
+            "shared items": copies.common,
+            "agreements": copies.agreements,
+            "expected": copies.expected,
+            "z": copies.z,
+        }
+        pairs = to_records(columns)[:N_SHOWN]
         print_records(f"Pairs that agree more than their confusions explain: {len(copies.z)}", pairs)
 
 
-def verdict_on(findings: Findings, result: FitResult) -> str:
+def verdict_on(findings: Findings, result: cp.FitResult) -> str:
     """What the findings come to, in plain words."""
     by_severity = {
         severity: [finding.name for finding in findings if finding.severity == severity]
@@ -164,32 +163,9 @@ def verdict_on(findings: Findings, result: FitResult) -> str:
     return f"{told} {result.account.sentence()}" if result.account is not None else told
 
 
-def to_record(
-    result: FitResult, findings: Findings, people: AnnotatorReport, items: ItemReport, annotations: Annotations
-) -> dict[str, Any]:
-    """What `--json` prints."""
-    return {
-        "method": result.method,
-        "verdict": findings.severity,
-        "findings": findings.to_records(),
-        "suspects": suspects(people),
-        "wrong_gold": wrong_gold(items, annotations),
-    }
-
-
-def write_diagnosis(fresh: Path, findings: Findings, people: AnnotatorReport, items: ItemReport) -> None:
-    """Write three tables into an empty folder."""
-    for name, table in (("findings", findings), ("annotators", people), ("items", items)):
-        frame = table.to_frame()
-        save_table(fresh / f"{name}.csv", frame.columns, cells_of(frame))
-
-
-def cells_of(frame: Any) -> list[list[Any]]:
-    """The rows of a frame, with empty cells for unknown values and six digits for the others."""
-    return [
-        ["" if cell is None or cell != cell else round(cell, 6) if isinstance(cell, float) else cell for cell in row]
-        for row in frame.iter_rows()
-    ]
+def cells_of(frame: Any) -> dict[str, list[Any]]:
+    """The columns of a frame, with six digits."""
+    return {one.name: rounded(one.fill_null(nan)) if one.dtype.is_float() else one.to_list() for one in frame}
 
 
 def suggest(
@@ -236,12 +212,12 @@ def suggest(
     elif output is not None and to != "csv" and shown is not None:
         save_tasks(output, tasks_of(frame, result, shown), to)
     elif output is None and page is None:
-        write_table(sys.stdout, frame.columns, cells_of(frame))
+        print_csv(cells_of(frame))
     elif output is not None:
-        save_table(output, frame.columns, cells_of(frame))
+        save_csv(output, cells_of(frame))
 
 
-def page_of(frame: Any, result: FitResult, annotations: Annotations, shown: ItemContent) -> Questions:
+def page_of(frame: Any, result: cp.FitResult, annotations: cp.Annotations, shown: ItemContent) -> Questions:
     """The suggested items as questions of a page; each item once."""
     from crowdprism.report.answer_page import Questions
 
@@ -256,7 +232,7 @@ def page_of(frame: Any, result: FitResult, annotations: Annotations, shown: Item
     )
 
 
-def tasks_of(frame: Any, result: FitResult, shown: ItemContent) -> TaskList:
+def tasks_of(frame: Any, result: cp.FitResult, shown: ItemContent) -> TaskList:
     """The suggested items as tasks, with the annotators to ask; each item once."""
     from crowdprism.formats.tool_tasks import Task, TaskList
 

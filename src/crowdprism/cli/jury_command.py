@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdprism.cli.options import AsJson, Files, ReadingOptions
+from crowdprism.cli.options import AsJson, Files, ReadingOptions, split_names
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import console, print_json, print_table, remark
-from crowdprism.files import replacing_file
+from crowdprism.cli.screen import print_json, print_table, print_text, remark
+from crowdprism.files import write_whole
 
 if TYPE_CHECKING:
     from crowdprism.calibration.jury import Figure, JuryReport
@@ -48,38 +48,16 @@ def jury(
         require_writable(output)
     annotations = reading.read(files)
     spelling = Spelling(annotations.annotators)
-    people = [spelling(name.strip()) for name in (humans or "").split(",") if name.strip()]
+    people = [spelling(name) for name in split_names(humans or "")]
     report = measure_jury(annotations, humans=people, epsilon=epsilon, seed=seed)
-    if output is not None:
-        from crowdprism.report.jury_page import jury_page
-
-        page = jury_page(report)
-        with replacing_file(output) as fresh:
-            fresh.write_text(page, encoding="utf-8")
     if json:
-        print_json(without_nan(to_record(report)))
+        print_json(asdict(report))
     else:
         print_jury(report)
     if output is not None:
-        remark(f"wrote {output}")
+        from crowdprism.report.jury_page import jury_page
 
-
-def to_record(report: JuryReport) -> dict[str, Any]:
-    """What `--json` prints."""
-    record = asdict(report)
-    record["correlation"] = report.correlation.tolist()
-    for name, test in report.replaces.items():
-        record["replaces"][name]["p_values"] = test.p_values.tolist()
-    return record
-
-
-def without_nan(value: Any) -> Any:
-    """JSON has no NaN: unknown becomes null. Names become text where they are keys."""
-    if isinstance(value, dict):
-        return {str(key): without_nan(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [without_nan(inner) for inner in value]
-    return None if isinstance(value, float) and value != value else value
+        remark(f"wrote {write_whole(output, jury_page(report))}")
 
 
 def print_jury(report: JuryReport) -> None:
@@ -87,7 +65,7 @@ def print_jury(report: JuryReport) -> None:
     from crowdprism.report.jury_page import jury_lines
 
     head = f"Measured against {report.reference}, on {report.n_reference} of {report.n_items} items."
-    console().print("\n".join([head, *jury_lines(report)]), markup=False)
+    print_text("\n".join([head, *jury_lines(report)]))
     print_table(
         "Judges",
         ("judge", "items", "accuracy", "Cohen's kappa", "adds to the vote"),
@@ -111,15 +89,10 @@ def print_jury(report: JuryReport) -> None:
             "Alternative annotator test",
             ("judge", "may replace a person", "winning rate", "advantage", "humans"),
             [
-                (name, VERDICTS[one.passed], known(one.winning_rate), known(one.advantage), one.n_humans)
+                (name, VERDICTS[one.passed], one.winning_rate, one.advantage, one.n_humans)
                 for name, one in report.replaces.items()
             ],
         )
-
-
-def known(value: float) -> float | None:
-    """None for NaN."""
-    return None if value != value else value
 
 
 def cell(figure: Figure) -> str:

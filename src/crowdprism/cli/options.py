@@ -275,12 +275,16 @@ class VoiceOptions:
     ] = "auto"
 
     def apply(self, method: Any, annotations: Any) -> None:
-        """Set `dependence` of a method; an error where the method has none and one was asked for."""
+        """Set `dependence` of a method, which may lack it; on a store, annotations are None."""
         if self.dependence not in ("auto", "none"):
             raise InvalidParameterError(f"--dependence takes auto or none, not {self.dependence!r}.")
         if self.one_voice and self.dependence == "none":
             raise InvalidParameterError(
                 "--one-voice and --dependence none contradict each other. Leave out one of them."
+            )
+        if self.one_voice and annotations is None:
+            raise InvalidParameterError(
+                "--one-voice needs annotations in memory. On a store every annotator is counted."
             )
         if not self.one_voice and self.dependence == "auto":
             return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,7 +10,7 @@ import typer
 import crowdprism as cp
 from crowdprism.cli import run_folder
 from crowdprism.cli.options import ArrayName, AsJson, DeviceOptions, IdColumn, TextColumn, require_exists
-from crowdprism.cli.screen import print_json
+from crowdprism.cli.screen import print_csv, print_json, to_records
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -51,13 +50,12 @@ def predict(
     device.apply(torch=True)
     found = item_features(features, text_column=text_column, id_column=id_column, array=array, recipe=Recipe.load(run))
     columns = predicted_columns(model, found.features, features, device.device, every_class=probabilities or json)
-    rows = zip(*columns.values(), strict=True)
     if json:
-        print_json([dict(zip(columns, row, strict=True)) for row in rows])
+        print_json(to_records(columns))
     elif output is None:
-        run_folder.write_table(sys.stdout, list(columns), rows)
+        print_csv(columns)
     else:
-        run_folder.save_table(output, list(columns), rows)
+        run_folder.save_csv(output, columns)
 
 
 def predicted_columns(

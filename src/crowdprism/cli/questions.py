@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+import crowdprism as cp
 from crowdprism.cli.options import require_exists
+from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import remark
 
 if TYPE_CHECKING:
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from crowdprism.formats.raw_annotations import ReadingReport
     from crowdprism.formats.tool_tasks import TaskList
     from crowdprism.report.answer_page import Questions
-    from crowdprism.results import FitResult
 
 Page = Annotated[
     Path | None, typer.Option("--page", help="HTML page to answer on, in any browser, also on a phone and offline.")
@@ -41,7 +42,7 @@ class ContentOptions:
     def load(
         self,
         items: Sequence[Any],
-        result: FitResult,
+        result: cp.FitResult,
         files: Sequence[Path] = (),
         report: ReadingReport | None = None,
     ) -> ItemContent:
@@ -63,7 +64,6 @@ class ContentOptions:
 
 def save_page(path: Path, questions: Questions, *, remote_images: bool) -> None:
     """Write the page to answer on, and say how to use it."""
-    from crowdprism.cli.run_folder import require_writable
     from crowdprism.report.answer_page import write_answer_page
 
     require_writable(path)
@@ -78,7 +78,6 @@ def save_page(path: Path, questions: Questions, *, remote_images: bool) -> None:
 
 def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
     """Write tasks for an annotation tool, with the configuration that it needs."""
-    from crowdprism.cli.run_folder import require_writable
     from crowdprism.formats.tool_tasks import labelling_interface, write_tasks
 
     require_writable(path)
@@ -88,7 +87,7 @@ def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
         remark(f"labelling interface: {labelling_interface(tasks)}")
 
 
-def describe_source(result: FitResult, files: Sequence[Path], reading: ReadingReport | None) -> dict[str, Any]:
+def describe_source(result: cp.FitResult, files: Sequence[Path], reading: ReadingReport | None) -> dict[str, Any]:
     """What a report is told about the annotation files: their names, and how to look up what items look like."""
     names = ["standard input" if path == Path("-") else path.name for path in files]
     source = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else "".join(names)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,9 +10,9 @@ import typer
 
 from crowdprism.cli.options import AsJson, ReadingOption, standard_input_as_file
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_table, print_text, remark
+from crowdprism.cli.screen import print_json, print_records, print_table, print_text, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
-from crowdprism.files import replacing_file
+from crowdprism.files import write_whole
 
 if TYPE_CHECKING:
     from crowdprism.scoring import Ranking
@@ -73,18 +72,15 @@ def rank(
         remark(f"left out {counted(data.n_skipped, 'comparison')} without a winner")
     position_bias = position_bias and found.knows_position
     ranking = rank_items(data, position_bias=position_bias, reliability=None if reliability else False)
-    if output is not None:
-        from crowdprism.report.ranking_page import ranking_page
-
-        with replacing_file(output) as fresh:
-            fresh.write_text(ranking_page(ranking), encoding="utf-8")
     pair = None if different is None else ranking.difference(*two_names(different, ranking))
     if json:
         print_json(to_record(ranking, pair, ask))
     else:
         print_ranking(ranking, pair, ask)
     if output is not None:
-        remark(f"wrote {output}")
+        from crowdprism.report.ranking_page import ranking_page
+
+        remark(f"wrote {write_whole(output, ranking_page(ranking))}")
 
 
 def two_names(text: str, ranking: Ranking) -> list[Any]:
@@ -96,13 +92,6 @@ def two_names(text: str, ranking: Ranking) -> list[Any]:
     return names
 
 
-def to_rows(columns: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """One mapping per row of arrays."""
-    return [
-        dict(zip(columns, row, strict=True)) for row in zip(*(one.tolist() for one in columns.values()), strict=True)
-    ]
-
-
 def judge_columns(ranking: Ranking) -> dict[str, Any]:
     """Judges in the order of their names; reliability only where it was estimated."""
     columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "agreement": ranking.agreement}
@@ -112,18 +101,17 @@ def judge_columns(ranking: Ranking) -> dict[str, Any]:
 
 def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
     """What `--json` prints; items are listed best first."""
-    columns = ranking.columns()
     return {
         "comparisons": ranking.n_comparisons,
-        "items": to_rows(columns),
+        "items": to_records(ranking.columns()),
         "win_probabilities": ranking.win_probabilities()[ranking.order][:, ranking.order],
         "left_wins": None if ranking.position is None else asdict(ranking.position),
         "tie_share": ranking.tie_share,
-        "judges": to_rows(judge_columns(ranking)),
+        "judges": to_records(judge_columns(ranking)),
         "difference": None if pair is None else {**asdict(pair), "clear": pair.clear},
         "disagreements": ranking.surprises,
         "groups": {
-            name: to_rows({key: one.columns()[key] for key in ("item", "score", "low", "high")})
+            name: to_records({key: one.columns()[key] for key in ("item", "score", "low", "high")})
             for name, one in ranking.groups.items()
         },
         "group_differences": ranking.differing_items(),
@@ -137,21 +125,18 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
     print_text("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
-    frame = ranking.columns()
-    columns = [
-        frame[name].tolist()[:N_SHOWN] for name in ("rank", "item", "score", "low", "high", "comparisons", "wins")
-    ]
-    places = [f"{low} to {high}" for low, high in zip(frame["rank_low"], frame["rank_high"], strict=True)]
+    items = to_records({name: column[:N_SHOWN] for name, column in ranking.columns().items()})
+    shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
     print_table(
         "Items, best first",
         ("rank", "item", "score", "low", "high", "compared", "won", "places"),
-        zip(*columns, places[:N_SHOWN], strict=True),
+        [[*(one[name] for name in shown), f"{one['rank_low']} to {one['rank_high']}"] for one in items],
     )
     if len(ranking.items) > N_SHOWN:
         print_text(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
     if ranking.reliability is not None:
         lowest = ranking.reliability.argsort(kind="stable")[:N_JUDGES]
-        rows = to_rows({name: column[lowest] for name, column in judge_columns(ranking).items()})
+        rows = to_records({name: column[lowest] for name, column in judge_columns(ranking).items()})
         print_records("Judges, least reliable first", rows)
     if ask:
         print_table("Pairs to ask next", ("first", "second"), [row[:2] for row in ranking.pairs_to_ask(ask)])

@@ -8,10 +8,9 @@ from typing import Annotated
 import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
-from crowdprism.cli.rank_command import to_rows
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_text, remark
-from crowdprism.files import replacing_file
+from crowdprism.cli.screen import print_json, print_records, print_text, remark, to_records
+from crowdprism.files import write_whole
 
 N_SHOWN = 20
 
@@ -27,25 +26,19 @@ def rate(
 
     Example: `crowdprism rate scores.csv -o scores.html`
     """
+    from crowdprism.report.ratings_page import rating_lines, ratings_page
     from crowdprism.scoring import rate as rate_items
 
     if output is not None:
         require_writable(output, files)
     result = rate_items(reading.read(files))
-    if output is not None:
-        from crowdprism.report.ratings_page import ratings_page
-
-        with replacing_file(output) as fresh:
-            fresh.write_text(ratings_page(result), encoding="utf-8")
-    items, people = to_rows(result.item_columns()), to_rows(result.annotator_columns())
+    items, people = to_records(result.item_columns()), to_records(result.annotator_columns())
     if json:
         print_json({"icc": result.icc, "items": items, "annotators": people, "warnings": result.warnings})
     else:
-        from crowdprism.report.ratings_page import rating_lines
-
         print_text("\n".join(rating_lines(result)))
         best = sorted(items, key=lambda row: -row["score"])[:N_SHOWN]
         print_records("Items with the highest scores", best)
         print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_SHOWN])
     if output is not None:
-        remark(f"wrote {output}")
+        remark(f"wrote {write_whole(output, ratings_page(result))}")

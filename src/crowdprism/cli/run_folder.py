@@ -9,15 +9,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import Any
 
+import crowdprism as cp
 from crowdprism.cli.screen import command_line, log_text
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import locked, new_token, remove_leftovers, replacing_file
-
-if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
-    from crowdprism.results import FitResult
 
 REPORT = "report.html"
 FILE_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".html", ".parquet", ".xlsx", ".txt", ".npz")
@@ -27,8 +24,8 @@ FILE_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".html", ".parquet", ".xlsx",
 class Run:
     """The content of a run folder."""
 
-    result: FitResult
-    annotations: Annotations
+    result: cp.FitResult
+    annotations: cp.Annotations
     classifier: Any = None
     recipe: Any = None
     with_report: bool = True
@@ -41,6 +38,10 @@ class Written:
 
     names: tuple[str, ...] = ()
     report_failed: str = ""
+
+    def sentence(self, output: Path) -> str:
+        """What was written where."""
+        return f"wrote {', '.join(str(output / name) for name in self.names)} and the result"
 
 
 def run_target(
@@ -92,10 +93,8 @@ def write_run(fresh: Path, run: Run) -> Written:
         run.recipe.write_into(fresh)
     labels = LABELS if (fresh / LABELS).exists() else "labels.csv"
     if labels != LABELS:
-        with (fresh / labels).open("w", encoding="utf-8", newline="") as file:
-            write_labels(file, run.result, run.annotations)
-    with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
-        write_annotators(file, run.result)
+        save_csv(fresh / labels, label_columns(run.result, run.annotations))
+    save_csv(fresh / "annotators.csv", annotator_columns(run.result))
     failed = write_page(fresh, run) if run.with_report else ""
     versions = ", ".join(f"{name} {number}" for name, number in run.result.versions.items())
     log = f"{command_line()}\n{datetime.now():%Y-%m-%d %H:%M:%S}, {versions}\n{log_text()}"
@@ -115,21 +114,13 @@ def write_page(fresh: Path, run: Run) -> str:
     return ""
 
 
-def write_labels(file: IO[str], result: FitResult, annotations: Annotations) -> None:
-    """One row per item: `label_columns`, the number of its labels, and the share of them that agree."""
+def label_columns(result: cp.FitResult, annotations: cp.Annotations | None = None) -> dict[str, Sequence[Any]]:
+    """Items, labels, how likely each is right (confidence), the mean of ordered classes, the model's probability.
+
+    With annotations also the number of labels of each item, and the share of them that agree.
+    """
     import numpy as np
 
-    from crowdprism.formats.inert_cells import write_csv
-
-    best = np.argmax(result.class_probabilities, axis=1)
-    counts = annotations.labels_per_item
-    agreeing = np.bincount(annotations.item, weights=annotations.label == best[annotations.item], minlength=len(best))
-    share = np.divide(agreeing, counts, out=np.full(len(best), np.nan), where=counts > 0)
-    write_csv(file, {**label_columns(result), "annotations": counts.tolist(), "agreement": rounded(share)})
-
-
-def label_columns(result: FitResult) -> dict[str, Sequence[Any]]:
-    """Items, labels, how likely each is right (confidence), the mean of ordered classes, the model's probability."""
     columns: dict[str, Sequence[Any]] = {"item": result.items.tolist(), "label": result.labels().tolist()}
     if result.confidence is not None:
         columns["confidence"] = rounded(result.confidence)
@@ -137,47 +128,31 @@ def label_columns(result: FitResult) -> dict[str, Sequence[Any]]:
         from crowdprism.annotations.ordering import class_scores
 
         columns["expected_score"] = rounded(result.class_probabilities @ class_scores(result.annotations))
-    return {**columns, "probability": rounded(result.class_probabilities.max(axis=1))}
+    columns["probability"] = rounded(result.class_probabilities.max(axis=1))
+    if annotations is None:
+        return columns
+    best, counts = np.argmax(result.class_probabilities, axis=1), annotations.labels_per_item
+    agreeing = np.bincount(annotations.item, weights=annotations.label == best[annotations.item], minlength=len(best))
+    share = np.divide(agreeing, counts, out=np.full(len(best), np.nan), where=counts > 0)
+    return {**columns, "annotations": counts.tolist(), "agreement": rounded(share)}
 
 
-def write_annotators(file: IO[str], result: FitResult) -> None:
-    """One row per annotator."""
-    from crowdprism.formats.inert_cells import write_csv
-
-    write_csv(file, annotator_columns(result))
-
-
-def annotator_columns(result: FitResult) -> dict[str, Sequence[Any]]:
-    """Annotators, how many labels each gave, accuracy with its 95 % interval, skill."""
-    columns: dict[str, Sequence[Any]] = {"annotator": result.annotators.tolist()}
-    if result.labels_per_annotator is not None:
-        columns["annotations"] = result.labels_per_annotator.tolist()
-    if result.annotator_accuracy is not None:
-        columns["accuracy"] = rounded(result.annotator_accuracy)
-    interval = result.annotator_accuracy_interval()
-    if interval is not None:
-        columns |= {"accuracy_low": rounded(interval[:, 0]), "accuracy_high": rounded(interval[:, 1])}
-    if result.skills is not None:
-        columns["skill"] = rounded(result.skills)
-    return columns
+def annotator_columns(result: cp.FitResult) -> dict[str, Sequence[Any]]:
+    """What is known of each annotator."""
+    columns = result.annotator_columns()
+    return {name: rounded(values) if values.dtype.kind == "f" else values.tolist() for name, values in columns.items()}
 
 
-def rounded(values: Any) -> list[Any]:
-    """Round to six digits; unknown values become empty cells."""
+def rounded(values: Any) -> list[float | None]:
+    """Round to six digits; unknown values become None, which is an empty cell."""
     import numpy as np
 
-    return ["" if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
+    return [None if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
 
 
-def save_table(path: Path, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table to a file that appears complete or not at all."""
-    with replacing_file(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
-        write_table(file, columns, rows)
-
-
-def write_table(file: IO[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write rows as CSV in which no cell can run as a formula in a spreadsheet."""
+def save_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
+    """Write columns as CSV in which no cell can run as a formula, to a file that appears complete or not at all."""
     from crowdprism.formats.inert_cells import write_csv
 
-    cells: list[Sequence[Any]] = list(zip(*rows, strict=True)) or [()] * len(columns)
-    write_csv(file, dict(zip(columns, cells, strict=True)))
+    with replacing_file(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
+        write_csv(file, columns)

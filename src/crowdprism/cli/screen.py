@@ -136,14 +136,33 @@ def print_text(text: str) -> None:
     console().print(text, markup=False)
 
 
+def print_csv(columns: Mapping[str, Sequence[Any]]) -> None:
+    """Print columns as CSV in which no cell can run as a formula in a spreadsheet."""
+    from crowdprism.formats.inert_cells import write_csv
+
+    write_csv(sys.stdout, columns)
+
+
+def to_records(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
+    """One mapping per row of columns.
+
+    Examples
+    --------
+    >>> to_records({"item": ["x", "y"], "label": ["cat", "dog"]})
+    [{'item': 'x', 'label': 'cat'}, {'item': 'y', 'label': 'dog'}]
+    """
+    lists = (column.tolist() if hasattr(column, "tolist") else column for column in columns.values())
+    return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
+
+
 def print_records(title: str, records: Sequence[Mapping[str, Any]]) -> None:
     """Print records as a table; their keys are the columns."""
     print_table(title, list(records[0]) if records else (), [list(record.values()) for record in records])
 
 
 def format_cell(cell: Any) -> str:
-    """A cell as text: fractions with three digits, missing values as a dash."""
-    if cell is None:
+    """A cell as text: fractions with three digits, unknown values as a dash."""
+    if cell is None or cell != cell:
         return "-"
     return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
 

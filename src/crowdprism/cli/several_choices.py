@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import crowdprism as cp
 from crowdprism.cli.options import ReadingOption, ReadingOptions, split_names, standard_input_as_file
-from crowdprism.cli.run_folder import REPORT, rounded, run_target, write_table
-from crowdprism.cli.screen import log_text, print_json, print_records, print_text, remark
+from crowdprism.cli.run_folder import REPORT, rounded, run_target, save_csv
+from crowdprism.cli.screen import log_text, print_csv, print_json, print_records, print_text, remark
 from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_file
 
 if TYPE_CHECKING:
     from crowdprism.aggregators import Aggregator
     from crowdprism.aggregators.multi_label import MultiLabelResult
-    from crowdprism.annotations import Annotations
     from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 
 
@@ -34,7 +32,7 @@ class ChoiceOptions:
         ReadingOption("--abstain", help="Answers that no item truly has, such as unsure; who gives them is evidence."),
     ] = None
 
-    def use_abstentions(self, aggregator: Aggregator, annotations: Annotations) -> None:
+    def use_abstentions(self, aggregator: Aggregator, annotations: cp.Annotations) -> None:
         """Let the aggregator learn from the answers that --abstain names."""
         if self.abstain is not None:
             from crowdprism.aggregators.abstentions import use_abstentions
@@ -72,13 +70,12 @@ class ChoiceOptions:
             if fresh is not None:
                 self.write(fresh, result, annotations, report=report)
         if table is not None:
-            with replacing_file(table) as part, part.open("w", encoding="utf-8", newline="") as file:
-                self.write_labels(file, result)
+            save_csv(table, self.label_columns(result))
             remark(f"wrote {table}")
         if as_json:
             print_json(self.to_record(result, annotations))
         elif output is None and table is None:
-            self.write_labels(sys.stdout, result)
+            print_csv(self.label_columns(result))
         elif output is not None:
             print_summary(result, annotations)
             remark(f"wrote {output}: labels.csv, annotators.csv{', report.html' if report else ''}")
@@ -99,28 +96,23 @@ class ChoiceOptions:
         """Write the files of a run into an empty folder."""
         from crowdprism.report.choices_page import annotator_rows, choices_page
 
-        with (fresh / "labels.csv").open("w", encoding="utf-8", newline="") as file:
-            self.write_labels(file, result)
+        save_csv(fresh / "labels.csv", self.label_columns(result))
         rows = annotator_rows(result, annotations)
-        with (fresh / "annotators.csv").open("w", encoding="utf-8", newline="") as file:
-            write_table(file, list(rows[0]), [list(row.values()) for row in rows])
+        save_csv(fresh / "annotators.csv", {name: [row[name] for row in rows] for name in rows[0]})
         if report:
             (fresh / REPORT).write_text(choices_page(result, annotations), encoding="utf-8")
         (fresh / "log.txt").write_text(log_text(), encoding="utf-8", errors="backslashreplace")
 
-    def write_labels(self, file: IO[str], result: MultiLabelResult) -> None:
-        """One row per item: labels joined by the separator, confidence of the least certain, a column per choice."""
-        from crowdprism.formats.inert_cells import write_csv
-
+    def label_columns(self, result: MultiLabelResult) -> dict[str, Any]:
+        """Items, labels joined by the separator, confidence of the least certain, the probability of each choice."""
         columns: dict[str, Any] = {
             "item": result.items.tolist(),
             "labels": [self.separator.join(map(str, one)) for one in result.labels()],
         }
         if result.confidence is not None:
             columns["confidence"] = rounded(result.confidence.min(axis=1))
-        for at, choice in enumerate(result.choices.tolist()):
-            columns[f"probability:{choice}"] = rounded(result.probabilities[:, at])
-        write_csv(file, columns)
+        shares = zip(result.choices.tolist(), result.probabilities.T, strict=True)
+        return columns | {f"probability:{choice}": rounded(share) for choice, share in shares}
 
     def to_record(self, result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
         """What `--json` prints."""

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.options import AsJson, StoreOption, VoiceOptions
+import crowdprism as cp
+from crowdprism.cli.options import AsJson, StoreOption
 from crowdprism.cli.run_folder import Run, Written, run_target, write_run
 from crowdprism.cli.screen import print_json, print_table, remark
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
     from crowdprism.aggregators import Aggregator
-    from crowdprism.annotations import Annotations
-
-N_LOWEST = 10
 
 
 def shard(
@@ -80,13 +78,6 @@ class StoreOptions:
             )
 
 
-def count_each_annotator(aggregator: Aggregator, voices: VoiceOptions) -> None:
-    """Apply what a store can follow of the options for annotators who answer as one."""
-    if voices.one_voice:
-        raise InvalidParameterError("--one-voice needs annotations in memory. On a store every annotator is counted.")
-    voices.apply(aggregator, None)
-
-
 def holds_store(files: list[Path]) -> bool:
     """Whether the input of `aggregate` is a store."""
     if len(files) != 1 or not files[0].is_dir():
@@ -96,7 +87,7 @@ def holds_store(files: list[Path]) -> bool:
     return is_store(files[0])
 
 
-def beyond_memory(annotations: Annotations, aggregator: Aggregator) -> bool:
+def beyond_memory(annotations: cp.Annotations, aggregator: Aggregator) -> bool:
     """Whether class probabilities of all items would not fit, and the method can work without them."""
     from crowdprism.results.confusion import MAX_TABLE_BYTES
     from crowdprism.shards.store_runs import OUT_OF_CORE
@@ -107,11 +98,39 @@ def beyond_memory(annotations: Annotations, aggregator: Aggregator) -> bool:
 
 @dataclass(frozen=True)
 class StoreRun:
-    """A run on a store that was written."""
+    """A run on a store that was written to a folder."""
 
+    output: Path
     run: Run
     store: Any
     written: Written
+
+    def show(self, *, as_json: bool) -> None:
+        """Print what was learned."""
+        from crowdprism.shards.label_files import count_labels
+
+        result, store = self.run.result, self.store
+        counts = count_labels(self.output, store.classes)
+        if as_json:
+            print_json(
+                {
+                    "method": result.method,
+                    "items": store.n_items,
+                    "annotators": store.n_annotators,
+                    "annotations": store.n_annotations,
+                    "labels": dict(zip(map(str, store.classes.tolist()), counts, strict=True)),
+                    "warnings": list(result.warnings),
+                }
+            )
+        else:
+            shares = [count / max(store.n_items, 1) for count in counts]
+            rows = zip(store.classes.tolist(), counts, shares, strict=True)
+            print_table(f"Labels by {result.method}", ("class", "items", "share of items"), rows)
+        for text in result.warnings:
+            remark(f"note: {text}")
+        if self.written.report_failed:
+            remark(f"note: the report was left out ({self.written.report_failed})")
+        remark(self.written.sentence(self.output))
 
 
 def aggregate_store(
@@ -143,32 +162,4 @@ def fit_out_of_core(
         result = fit_store(aggregator, source, working, engine=options.engine, master=options.master)
         move_labels(working, fresh)
         run = Run(result, source.sample, with_report=report)
-        return StoreRun(run, source, write_run(fresh, run))
-
-
-def show_store_run(done: StoreRun, output: Path, *, as_json: bool) -> None:
-    """Print what was learned from a store."""
-    from crowdprism.shards.label_files import count_labels
-
-    run, store, written = done.run, done.store, done.written
-    counts = count_labels(output, store.classes)
-    if as_json:
-        print_json(
-            {
-                "method": run.result.method,
-                "items": store.n_items,
-                "annotators": store.n_annotators,
-                "annotations": store.n_annotations,
-                "labels": dict(zip(map(str, store.classes.tolist()), counts, strict=True)),
-                "warnings": list(run.result.warnings),
-            }
-        )
-    else:
-        shares = [count / max(store.n_items, 1) for count in counts]
-        rows = zip(store.classes.tolist(), counts, shares, strict=True)
-        print_table(f"Labels by {run.result.method}", ("class", "items", "share of items"), rows)
-    for text in run.result.warnings:
-        remark(f"note: {text}")
-    if written.report_failed:
-        remark(f"note: the report was left out ({written.report_failed})")
-    remark(f"wrote {', '.join(str(output / name) for name in written.names)} and the result")
+        return StoreRun(output, run, source, write_run(fresh, run))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -12,9 +12,6 @@ import crowdprism as cp
 from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import print_table, remark
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
-
-if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
 
 N_ITEMS = 1000
 MACHINE_PROBABILITY = 0.1  # that a machine annotator labels an item
@@ -142,7 +139,7 @@ def read_truth(path: Path, *, item: str, label: str) -> Truth:
 
 def label_by_machines(
     dataset: str | None, case: int, n_items: int | None, n_annotators: int, probability: float | None, seed: int
-) -> Annotations:
+) -> cp.Annotations:
     """Annotations by trained machine annotators; their accuracies are printed on standard error."""
     import numpy as np
 

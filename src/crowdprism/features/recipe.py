@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from crowdprism.errors import some
 from crowdprism.files import cache_folder, replacing_file
-from crowdprism.results.loading import read_arrays, require_schema
-from crowdprism.results.manifest import RunFiles, read_run
+from crowdprism.results.loading import read_arrays
+from crowdprism.results.manifest import RunFiles, read_run, require_schema
 
 RECIPE_FILE, STATE_FILE = "features.json", "features.npz"
 TEXT_FIELDS = ("kind", "embedding", "text_column", "id_column")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,19 +15,14 @@ MOST_EXAMPLES = 3
 LEAST_FOR_TREND = 20  # labels; halves of fewer differ by chance
 
 
-@dataclass(frozen=True)
-class Story:
-    """One annotator: labels that equal the label found, seconds per label, both halves of their work, mistakes.
+class Story(NamedTuple):
+    """One annotator, in the order that `page.js` expects."""
 
-    `early` and `late` are the shares of labels that equal the label found, in the first and the second half by time.
-    Examples are (item, given label, label found), those first whose label is most certain.
-    """
-
-    n_agreeing: int
-    seconds: float | None = None
-    early: float | None = None
-    late: float | None = None
-    examples: tuple[tuple[str, int, int], ...] = ()
+    n_agreeing: int  # labels that equal the label found
+    seconds: float | None = None  # per label
+    early: float | None = None  # share of labels that equal the label found, in the first half by time
+    late: float | None = None  # and in the second
+    examples: tuple[tuple[str, int, int], ...] = ()  # item, given label, label found; the most certain first
 
 
 def tell_stories(result: FitResult, annotations: Annotations) -> list[Story]:
@@ -66,15 +60,15 @@ def median_seconds(annotations: Annotations) -> list[float | None]:
 
 def halves_of(annotations: Annotations, agrees: NDArray[np.bool_]) -> list[tuple[float | None, float | None]]:
     """(annotator) share of agreeing labels in the first and the second half by time; None without enough times."""
-    nothing: list[tuple[float | None, float | None]] = [(None, None)] * annotations.n_annotators
+    found: list[tuple[float | None, float | None]] = [(None, None)] * annotations.n_annotators
     if annotations.timestamp is None or np.isnan(annotations.timestamp).any():
-        return nothing
+        return found
     order, start = by_annotator(annotations, annotations.timestamp)
     for place in np.flatnonzero(annotations.labels_per_annotator >= LEAST_FOR_TREND).tolist():
         own = agrees[order[start[place] : start[place + 1]]]
-        middle = len(own) // 2
-        nothing[place] = (float(own[:middle].mean()), float(own[middle:].mean()))
-    return nothing
+        early, late = np.split(own, [len(own) // 2])
+        found[place] = (float(early.mean()), float(late.mean()))
+    return found
 
 
 def mistakes(

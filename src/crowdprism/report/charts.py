@@ -235,9 +235,9 @@ def curve_chart(curve: Curve) -> str:
 def reliability_chart(bins: Reliability) -> str:
     """Share of right labels against probability."""
     x, y = Scale(0, 1, 0, WIDTH), Scale(0, 1, 0, -HEIGHT)
-    points = [(x(probability), y(share)) for probability, share in zip(bins.probability, bins.accuracy, strict=True)]
-    most = max(bins.count)
-    dots = [dot(*point, 20 + 180 * count / most) for point, count in zip(points, bins.count, strict=True)]
+    most = max(count for _, _, count in bins.bins)
+    points = [(x(probability), y(share)) for probability, share, _ in bins.bins]
+    dots = [dot(x(probability), y(share), 20 + 180 * count / most) for probability, share, count in bins.bins]
     diagonal = line(0, 0, WIDTH, -HEIGHT, MUTED, stroke_dasharray=DASHED)
     description = (
         f"Reliability curve: probability and share of right labels differ by {bins.expected_error:.1%} on average."
@@ -263,6 +263,11 @@ def graph_chart(graph: Graph) -> str:
     return picture(parts, description, left=EDGE, height=WIDTH, below=EDGE)
 
 
+def square(x: float, y: float, side: int, share: float) -> str:
+    """A cell of a heat map."""
+    return tag("rect", x=x, y=y, width=side, height=side, fill=RIGHT, opacity=0.04 + 0.96 * share)
+
+
 def pair_chart(pairs: PairTable) -> str:
     """Share of equal labels for all pairs of the annotators with most labels."""
     side, names = 15, [cut(name) for name in pairs.names]
@@ -274,12 +279,9 @@ def pair_chart(pairs: PairTable) -> str:
         parts.append(text(0, 0, name, text_anchor="end", transform=f"translate({middle + 4} 6) rotate(-90)"))
         for column, share in enumerate(shares):
             if share is not None:
-                place = {"x": column * side, "y": row * side - size, "width": side, "height": side}
-                parts.append(tag("rect", **place, fill=RIGHT, opacity=0.04 + 0.96 * share))
+                parts.append(square(column * side, row * side - size, side, share))
     room = 12 + LETTER * max(map(len, names))
-    for place, share in enumerate((0.0, 0.5, 1.0)):
-        at, down = 60 * place, room + 8
-        parts.append(tag("rect", x=at, y=down, width=12, height=12, fill=RIGHT, opacity=0.04 + 0.96 * share))
-        parts.append(text(at + 17, down + 10, percent(share)))
+    for at, share in ((0, 0.0), (60, 0.5), (120, 1.0)):
+        parts += [square(at, room + 8, 12, share), text(at + 17, room + 18, percent(share))]
     description = f"Share of equal labels for all pairs of {len(pairs.names)} annotators."
     return picture(parts, description, left=room, width=max(size, 180), height=size, below=room + 30)

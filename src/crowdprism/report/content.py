@@ -224,12 +224,9 @@ def reliability(result: FitResult, annotations: Annotations | None) -> Reliabili
         return None
     measured = calibration(result.blind.class_probabilities[labelled(result, annotations)], gold)
     full = np.flatnonzero(measured.curve.count)
-    return Reliability(
-        probability=measured.curve.confidence[full].tolist(),
-        accuracy=measured.curve.accuracy[full].tolist(),
-        count=measured.curve.count[full].tolist(),
-        expected_error=measured.expected_calibration_error,
-    )
+    columns = (measured.curve.confidence, measured.curve.accuracy, measured.curve.count)
+    bins = list(zip(*(column[full].tolist() for column in columns), strict=True))
+    return Reliability(bins, measured.expected_calibration_error)
 
 
 def agreement_section(annotations: Annotations, agreed: AgreementReport) -> Agreement:

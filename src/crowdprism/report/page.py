@@ -13,10 +13,9 @@ from typing import Any
 
 from crowdprism import __version__
 from crowdprism.annotations.notebook import visible
-from crowdprism.report.annotator_stories import Story
 from crowdprism.report.charts import draw_all
 from crowdprism.report.palette import DARK, LIGHT, heat_rules, variables
-from crowdprism.report.report_records import AnnotatorTable, ReportContent
+from crowdprism.report.report_records import ReportContent
 
 ASSETS = files("crowdprism.report") / "assets"
 # Each could end the script element, open a comment, or (U+2028/9) end a line of JavaScript.
@@ -72,7 +71,6 @@ def fill(template: str, *, made: datetime | None = None, script: str = "", more_
 
 
 def hash_of(text: str) -> str:
-    """The hash by which a content policy knows a script or style."""
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
@@ -100,53 +98,18 @@ def embedded_json(record: Any) -> str:
 
 
 def table_data(content: ReportContent) -> Mapping[str, Any]:
-    """The tables that the script of the page shows, as plain lists."""
+    """The tables that the script of the page shows."""
+    table = content.annotators
     return {
         "classes": content.classes,
-        "annotators": annotator_data(content.annotators),
-        "items": [
-            [
-                row.item,
-                row.label,
-                thousandths(row.confidence),
-                row.second,
-                row.given,
-                list(row.reasons),
-                [list(one) for one in row.shown],
-                row.who,
-            ]
-            for row in content.review.rows
-        ],
+        "annotators": {"rows": rounded(table.rows), "matrices": table.matrices, "confusions": table.confusions},
+        "items": rounded(content.review.rows),
         "model": f"crowdprism {content.method}",
     }
 
 
-def annotator_data(table: AnnotatorTable) -> Mapping[str, Any]:
-    """Columns of the annotator table, and the confusions behind each row."""
-    return {
-        "rows": [
-            [
-                row.name,
-                row.n_labels,
-                *map(thousandths, (row.accuracy, row.low, row.high, row.skill, row.agreement)),
-                list(row.remarks),
-                None if row.story is None else story_data(row.story),
-            ]
-            for row in table.rows
-        ],
-        "matrices": table.matrices,
-        "confusions": [
-            None if listed is None else [[c.true, c.given, c.percent] for c in listed] for listed in table.confusions
-        ],
-    }
-
-
-def story_data(story: Story) -> list[Any]:
-    """A story as a plain list."""
-    times = [thousandths(value) for value in (story.seconds, story.early, story.late)]
-    return [story.n_agreeing, *times, [list(example) for example in story.examples]]
-
-
-def thousandths(value: float | None) -> float | None:
-    """Round to three digits, which is all that the page shows."""
-    return None if value is None else round(value, 3)
+def rounded(value: Any) -> Any:
+    """Numbers with three digits, which is all that the page shows."""
+    if isinstance(value, tuple):
+        return [rounded(one) for one in value]
+    return round(value, 3) if isinstance(value, float) else value

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from crowdprism.diagnostics.findings import Finding, Severity
 from crowdprism.formats.item_content import ItemContent, Shown
@@ -87,9 +87,8 @@ class ClassRow:
     label_share: float | None
 
 
-@dataclass(frozen=True)
-class AnnotatorRow:
-    """One annotator: accuracy with its interval. Unknown numbers are None."""
+class AnnotatorRow(NamedTuple):
+    """One annotator: accuracy with its interval. Unknown numbers are None. In the order of the columns in `page.js`."""
 
     name: str
     n_labels: int | None
@@ -102,8 +101,7 @@ class AnnotatorRow:
     story: Story | None = None
 
 
-@dataclass(frozen=True)
-class Confusion:
+class Confusion(NamedTuple):
     """A large entry of a confusion matrix: items of class `true` that get the label `given`."""
 
     true: int
@@ -138,9 +136,8 @@ class CrowdConfusion:
     largest: tuple[Confusion, ...]
 
 
-@dataclass(frozen=True)
-class ReviewRow:
-    """One item that a person should look at."""
+class ReviewRow(NamedTuple):
+    """One item that a person should look at, in the order of the columns in `page.js`."""
 
     item: str
     label: str
@@ -172,11 +169,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Mean probability and share of right labels per bin, and their average difference."""
+    """Mean probability, share of right labels and number of items per bin, and the average difference of the shares."""
 
-    probability: Sequence[float]
-    accuracy: Sequence[float]
-    count: Sequence[int]
+    bins: Sequence[tuple[float, float, int]]
     expected_error: float
 
 

@@ -171,16 +171,15 @@ class FitResult:
         """(n_annotators,) how often each annotator is right; by the `account`, else by confusions and prior."""
         if self.account is not None:
             return self.account.annotator_accuracy
-        if self.confusions is None:
-            return None
-        prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
-        return annotator_accuracy(self.confusions, prior)
+        return None if self.confusions is None else annotator_accuracy(self.confusions, self._known_prior())
+
+    def _known_prior(self) -> NDArray[Any]:
+        return np.full(self.n_classes, 1 / self.n_classes) if self.class_prior is None else self.class_prior
 
     def confusion_interval(self, level: float = 0.95) -> NDArray[Any] | None:
         """(n_annotators, true class, given label, 2) credible interval of each entry; None without a posterior."""
-        if self.confusion_posterior is None:
-            return None
-        return confusion_interval(self.confusion_posterior, level=level)
+        posterior = self.confusion_posterior
+        return None if posterior is None else confusion_interval(posterior, level=level)
 
     def annotator_accuracy_interval(self, level: float = 0.95) -> NDArray[Any] | None:
         """(n_annotators, 2) interval of `annotator_accuracy`; None where there is neither account nor posterior."""
@@ -198,8 +197,7 @@ class FitResult:
             )
         if self.confusion_posterior is None:
             return None
-        prior = self.class_prior if self.class_prior is not None else np.full(self.n_classes, 1 / self.n_classes)
-        return accuracy_interval(self.confusion_posterior, prior, level=level)
+        return accuracy_interval(self.confusion_posterior, self._known_prior(), level=level)
 
     def accuracy(self, gold: Any) -> float:
         """Share of items with gold whose most probable class is the gold one.
@@ -230,25 +228,25 @@ class FitResult:
         return frame_of_columns(columns, kind)
 
     def annotators_frame(self, kind: str = "polars") -> Any:
-        """One row per annotator: annotator, number of annotations, accuracy with its 95 % interval, skill."""
-        columns: dict[str, Any] = {"annotator": self.annotators}
-        if self.labels_per_annotator is not None:
-            columns["annotations"] = self.labels_per_annotator
-        if self.annotator_accuracy is not None:
-            columns["accuracy"] = self.annotator_accuracy
+        """One row per annotator: `annotator_columns` as a frame. `kind` as in `Annotations.to_frame`."""
+        return frame_of_columns(self.annotator_columns(), kind)
+
+    def annotator_columns(self) -> dict[str, NDArray[Any]]:
+        """Annotators, how many annotations each gave, accuracy with its 95 % interval, skill; what is known of them."""
         interval = self.annotator_accuracy_interval()
-        if interval is not None:
-            columns |= {"accuracy_low": interval[:, 0], "accuracy_high": interval[:, 1]}
-        if self.skills is not None:
-            columns["skill"] = self.skills
-        return frame_of_columns(columns, kind)
+        low, high = (None, None) if interval is None else interval.T
+        columns = {
+            "annotator": self.annotators,
+            "annotations": self.labels_per_annotator,
+            "accuracy": self.annotator_accuracy,
+            "accuracy_low": low,
+            "accuracy_high": high,
+            "skill": self.skills,
+        }
+        return {name: values for name, values in columns.items() if values is not None}
 
     def report(self, path: str | os.PathLike[str], annotations: Any = None, **options: Any) -> Path:
-        """Write what was learned as one HTML page that opens offline; returns its path.
-
-        `annotations` (those the result was learned from) add agreement, coverage and the labels behind each item;
-        options are those of `crowdprism.report.write_report`.
-        """
+        """Write what was learned as one HTML page that opens offline; options are those of `crowdprism.report`."""
         from crowdprism.report import write_report  # upward on purpose: users expect result.report(path)
 
         return write_report(path, self, annotations, **options)
@@ -260,8 +258,6 @@ class FitResult:
         return (
             f"FitResult({self.method}: {self.n_items} items, {self.n_annotators} annotators, {self.n_classes} classes)"
         )
-
-    # -- files ----------------------------------------------------------------------------------------------
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the result as a folder; an existing result there is replaced in one step.

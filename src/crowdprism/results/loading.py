@@ -9,16 +9,18 @@ import math
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any, NotRequired, TypedDict
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from crowdprism.annotations.names import NameArray, names_from_json
+from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError
 from crowdprism.results.estimates import Account, Estimate
-from crowdprism.results.manifest import RunFiles, read_run
+from crowdprism.results.manifest import RunFiles, read_run, require_schema
 
 SCHEMA_VERSION = 1
 RESULT_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
@@ -41,14 +43,34 @@ ACCOUNT_SHAPES: dict[str, tuple[str, ...]] = {
 SUM_TO_ONE = ("class_probabilities", "confusions", "class_prior")
 NOT_NEGATIVE = (*SUM_TO_ONE, *ACCOUNT_SHAPES, "confusion_posterior", "labels_per_annotator")
 MAY_BE_UNKNOWN = ("annotator_accuracy", "annotator_interval")  # NaN for annotators without annotations
-FIELDS: dict[str, type | tuple[type, ...]] = {
-    "method": str,
-    "parameters": dict,
-    "history": dict,
-    "seed": (int, type(None)),
-    "versions": dict,
-    "warnings": list,
-}
+Places = list[Annotated[int, Meta(ge=0)]]  # of names
+
+
+class SavedAccount(TypedDict):
+    """The numbers of an `Account` in JSON."""
+
+    expected_accuracy: Estimate
+    n_gold: Annotated[int, Meta(ge=0)]
+    n_more: int
+    half_width_after: Annotated[float, Meta(ge=0, le=1)]
+
+
+class SavedResult(TypedDict):
+    """`result.json`; older versions did not write all of it."""
+
+    method: str
+    parameters: dict[str, Any]
+    history: dict[str, list[float]]
+    seed: int | None
+    versions: dict[str, str]
+    warnings: tuple[str, ...]
+    items: dict[str, Any]  # names are checked by `names_from_json`
+    annotators: dict[str, Any]
+    classes: dict[str, Any]
+    uses_features: NotRequired[bool]
+    known_items: NotRequired[Places]
+    voices: NotRequired[list[Places]]
+    account: NotRequired[SavedAccount | None]
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
@@ -58,58 +80,6 @@ def read_fields(folder: Path) -> dict[str, Any]:
 
 def fields_of(files: RunFiles) -> dict[str, Any]:
     """The checked fields of the `FitResult` among the files of a run."""
-    record = result_record(files)
-    fields = {name: record[name] for name in FIELDS}
-    require_types(fields)
-    names = {role: names_from_json(record[role]) for role in ("items", "annotators", "classes")}
-    for role, values in names.items():
-        if len(set(values.tolist())) < len(values):
-            raise ValueError(f"some {role} have the same name")
-    sizes = {**{role: len(values) for role, values in names.items()}, "ends": 2}
-    shapes = {name: tuple(sizes[role] for role in roles) for name, roles in {**ARRAYS, **ACCOUNT_SHAPES}.items()}
-    arrays = read_arrays(files, ARRAYS_FILE, lambda found: require_shapes(found, shapes))
-    for name, values in arrays.items():
-        require_values(name, values)
-    fields |= {"warnings": tuple(record["warnings"]), "uses_features": record.get("uses_features") is True}
-    fields["known_items"] = np.array(places_from(record.get("known_items", []), len(names["items"])), dtype=np.int64)
-    fields["voices"] = voices_from(record.get("voices", []), names["annotators"])
-    account = account_from(record.get("account"), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})
-    return {**fields, **names, **arrays, "saved_account": account}
-
-
-def voices_from(groups: Any, annotators: NameArray) -> tuple[tuple[Any, ...], ...]:
-    """Groups of annotators counted once, by name, from their positions."""
-    if not isinstance(groups, list):
-        raise TypeError("voices are not lists")
-    return tuple(tuple(annotators[places_from(group, len(annotators))].tolist()) for group in groups)
-
-
-def places_from(places: Any, n_names: int) -> list[int]:
-    """Positions in a list of names, after a check that they are."""
-    if not isinstance(places, list) or not all(type(place) is int and 0 <= place < n_names for place in places):
-        raise ValueError("positions of names that do not exist")
-    return places
-
-
-def account_from(numbers: dict[str, Any] | None, arrays: Mapping[str, Any]) -> Account | None:
-    """The account that was saved with a result; None if there is none."""
-    if numbers is None:
-        return None
-    if any(values is None for values in arrays.values()):
-        raise KeyError("arrays of the account")
-    expected, plain = numbers["expected_accuracy"], {**numbers}
-    del plain["expected_accuracy"]
-    for name, value in (*expected.items(), *plain.items()):
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-            raise TypeError(f"{name} of the account is {value!r}")
-    estimate = Estimate(**expected)
-    if not 0 <= estimate.low <= estimate.value <= estimate.high <= 1 or plain["n_gold"] < 0:
-        raise ValueError(f"the account holds {numbers}")
-    return Account(expected_accuracy=estimate, **arrays, **plain)
-
-
-def result_record(files: RunFiles) -> dict[str, Any]:
-    """Read `result.json` and check its version."""
     if RESULT_FILE not in files:
         raise ResultFormatError(
             f"{files.folder} holds no saved result (no result.json). Pass a folder written by `crowdprism aggregate`, "
@@ -117,31 +87,35 @@ def result_record(files: RunFiles) -> dict[str, Any]:
         )
     record = files.read_json(RESULT_FILE)
     require_schema(record, SCHEMA_VERSION, files.folder)
-    return record
+    fields: dict[str, Any] = dict(msgspec.convert(record, SavedResult))
+    names = {role: names_from_json(fields[role]) for role in ("items", "annotators", "classes")}
+    for role, values in names.items():
+        if len(set(values.tolist())) < len(values):
+            raise ValueError(f"some {role} have the same name")
+    known = fields.pop("known_items", [])
+    voices = [names["annotators"][places].tolist() for places in fields.pop("voices", [])]
+    sizes = {**{role: len(values) for role, values in names.items()}, "ends": 2}
+    shapes = {name: tuple(sizes[role] for role in roles) for name, roles in {**ARRAYS, **ACCOUNT_SHAPES}.items()}
+    arrays = read_arrays(files, ARRAYS_FILE, lambda found: require_shapes(found, shapes))
+    for name, values in arrays.items():
+        require_values(name, values)
+    account = account_from(fields.pop("account", None), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})
+    if any(place >= len(names["items"]) for place in known):
+        raise ValueError("known items that do not exist")
+    more = {"known_items": np.array(known, dtype=np.int64), "voices": tuple(map(tuple, voices))}
+    return {**fields, **names, **arrays, **more, "saved_account": account}
 
 
-def require_schema(record: Mapping[str, Any], newest: int, folder: Path) -> None:
-    """Refuse a record of a newer version, and one whose version is no number."""
-    schema = record["schema"]
-    if type(schema) is not int or schema < 1:
-        raise ValueError(f"schema {schema!r}")
-    if schema > newest:
-        raise ResultFormatError(
-            f"{folder} was written by a newer crowdprism (schema {schema}, this one reads up to {newest}). "
-            "Upgrade crowdprism to read it."
-        )
-
-
-def require_types(fields: Mapping[str, Any]) -> None:
-    """Check the types of the fields of `result.json`, and of what is in them."""
-    for name, kind in FIELDS.items():
-        if not isinstance(fields[name], kind) or isinstance(fields[name], bool):
-            raise TypeError(f"{name} is of type {type(fields[name]).__name__}")
-    for name, values in fields["history"].items():
-        if not isinstance(values, list) or not all(isinstance(value, (int, float)) for value in values):
-            raise TypeError(f"history {name!r} is no list of numbers")
-    if not all(isinstance(text, str) for text in (*fields["warnings"], *fields["versions"].values())):
-        raise TypeError("warnings and versions must be texts")
+def account_from(numbers: SavedAccount | None, arrays: Mapping[str, Any]) -> Account | None:
+    """The account that was saved with a result; None if there is none."""
+    if numbers is None:
+        return None
+    if any(values is None for values in arrays.values()):
+        raise KeyError("arrays of the account")
+    expected = numbers["expected_accuracy"]
+    if not 0 <= expected.low <= expected.value <= expected.high <= 1:
+        raise ValueError(f"the account expects {expected}")
+    return Account(**numbers, **arrays)
 
 
 def read_arrays(

@@ -13,7 +13,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Annotated, Any, BinaryIO, TypeVar
+
+import msgspec
+from msgspec import Meta
 
 from crowdprism.errors import CrowdprismError, ResultFormatError
 from crowdprism.files import TOKEN, open_regular
@@ -24,8 +27,8 @@ MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = 1
 STAGING = re.compile(rf"\.crowdprism-{TOKEN}")
 LABELS = "labels"  # the one folder that a run may have: labels of all items, in parts
-NAME = re.compile(rf"({LABELS}/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}")  # no other separators, so no way out of the folder
-DIGEST = re.compile(r"[0-9a-f]{64}")
+# No other separators, so no way out of the folder.
+Name = Annotated[str, Meta(pattern=rf"\A({LABELS}/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}\Z")]
 MAX_MANIFEST = 1_000_000  # bytes
 MAX_JSON = 2**30  # bytes; the names of some ten million items
 MAX_TRIES = 20  # a reader that is overtaken by this many writers gives up
@@ -36,33 +39,19 @@ AGAIN = "Fit and save it again."
 class FileEntry:
     """Size in bytes and SHA-256 of a file."""
 
-    size: int
-    sha256: str
+    size: Annotated[int, Meta(ge=0)]
+    sha256: Annotated[str, Meta(pattern=r"\A[0-9a-f]{64}\Z")]
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a run folder says of itself.
+    """What a run folder says of itself: what it is, the crowdprism that wrote it, its files."""
 
-    Attributes
-    ----------
-    kind
-        What the run is: `"result"`, `"classifier"` or `"diagnosis"`.
-    version
-        The crowdprism that wrote it.
-    files
-        The files of the run by name.
-    staging
-        Hidden folder in which files stand until they have moved to their plain names.
-    obsolete
-        Files of the run before, which are removed if they are still as they were written.
-    """
-
-    kind: str
+    kind: str  # "result", "classifier", "choices" or "diagnosis"
     version: str
-    files: Mapping[str, FileEntry]
-    staging: str
-    obsolete: Mapping[str, FileEntry] = field(default_factory=dict)
+    files: Mapping[Name, FileEntry]
+    staging: Annotated[str, Meta(pattern=rf"\A{STAGING.pattern}\Z")]  # where files stand until they have moved
+    obsolete: Mapping[Name, FileEntry] = field(default_factory=dict)  # of the run before: removed if still as written
 
     def to_json(self) -> str:
         """The text of `manifest.json`."""
@@ -107,37 +96,26 @@ def parse_manifest(text: bytes, path: Path) -> Manifest:
         if len(text) > MAX_MANIFEST:
             raise ValueError(f"it is larger than {MAX_MANIFEST} bytes")
         record = json.loads(text)
-        schema = record.pop("crowdprism_run")
-        if type(schema) is not int or schema < 1:
-            raise ValueError(f"schema {schema!r}")
-        if schema > MANIFEST_SCHEMA:
-            raise ResultFormatError(f"{path} was written by a newer crowdprism. Upgrade crowdprism to read it.")
-        kind, version, staging = (_text(record[name]) for name in ("kind", "version", "staging"))
-        if not STAGING.fullmatch(staging):
-            raise ValueError(f"staging folder {staging!r}")
-        return Manifest(kind, version, _entries(record["files"]), staging, _entries(record["obsolete"]))
+        require_schema(record, MANIFEST_SCHEMA, path, key="crowdprism_run")
+        return msgspec.convert(record, Manifest)
     except ResultFormatError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ResultFormatError(
             f"{path} is not a manifest of crowdprism, or is damaged: {type(error).__name__}: {error}. {AGAIN}"
         ) from error
 
 
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r} is not text")
-    return value
-
-
-def _entries(record: Any) -> dict[str, FileEntry]:
-    entries = {}
-    for name, entry in record.items():
-        size, sha256 = entry["size"], entry["sha256"]
-        if not NAME.fullmatch(name) or type(size) is not int or size < 0 or not DIGEST.fullmatch(sha256):
-            raise ValueError(f"entry {name!r}")
-        entries[name] = FileEntry(size, sha256)
-    return entries
+def require_schema(record: Mapping[str, Any], newest: int, place: Path, *, key: str = "schema") -> None:
+    """Refuse a record of a newer version, and one whose version is no number."""
+    schema = record[key]
+    if type(schema) is not int or schema < 1:
+        raise ValueError(f"schema {schema!r}")
+    if schema > newest:
+        raise ResultFormatError(
+            f"{place} was written by a newer crowdprism (schema {schema}, this one reads up to {newest}). "
+            "Upgrade crowdprism to read it."
+        )
 
 
 class RunFiles:

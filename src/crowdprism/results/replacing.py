@@ -36,22 +36,12 @@ def replacing_run(
 ) -> Iterator[Path]:
     """Yield an empty folder for the files of a run; if the block succeeds, they become the run of `folder`.
 
-    Everything that could stand in the way is refused before the block begins.
-
-    Parameters
-    ----------
-    kind
-        As in `Manifest`; a run of another kind is refused unless `force` is set.
-    force
-        Also replace a run of another kind, files of the run that were changed since, and a run without a manifest.
-    inputs
-        Files that the work reads; none of them may be inside `folder`.
-    keep
-        Add to the run that is there; only files of the same names are replaced.
+    Everything that could stand in the way is refused before the block begins: one of the `inputs` inside the folder;
+    unless `force`, a run of another `kind`, one without a manifest, files of the run that were changed since. With
+    `keep`, the files are added to the run that is there, and only those of the same names are replaced.
     """
     target = Path(folder)
-    require_plain_folder(target)
-    require_outside(target, inputs)
+    require_own_folder(target, inputs)
     with ExitStack() as on_exit:
         make_folder(target, on_exit)
         hold(target, on_exit)
@@ -64,19 +54,15 @@ def replacing_run(
         settle(target, commit(target, staging, old=old, kind=kind, keep=keep))
 
 
-def require_plain_folder(target: Path) -> None:
-    """Refuse links, the current folder and files."""
+def require_own_folder(target: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
+    """Refuse links, the current folder, files, and a folder that holds what the work reads."""
+    place = target.resolve()
     if target.is_symlink():
         raise InvalidParameterError(f"{target} is a link. Name the folder itself ({os.path.realpath(target)}).")
-    if target.absolute() == Path.cwd() or target.resolve() == Path.cwd().resolve():
+    if Path.cwd().resolve() in (target.absolute(), place):
         raise InvalidParameterError("A run folder cannot be the current folder. Name a folder of its own, such as run.")
     if target.exists() and not target.is_dir():
         raise InvalidParameterError(f"{target} exists and is not a folder; choose another folder.")
-
-
-def require_outside(target: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
-    """Refuse a folder that holds what the work reads."""
-    place = target.resolve()
     for given in inputs:
         path = Path(given).resolve()
         if path == place or place in path.parents:
@@ -97,14 +83,12 @@ def make_folder(target: Path, on_exit: ExitStack) -> None:
 
 
 def not_writable(target: Path, error: OSError) -> InvalidParameterError:
-    """The error of a place where nothing can be written."""
     return InvalidParameterError(
         f"{target} cannot be written: {error.strerror or error}. Choose another place; nothing was written."
     )
 
 
 def remove_if_empty(folder: Path) -> None:
-    """Remove a folder that holds nothing."""
     with suppress(OSError):
         folder.rmdir()
 
@@ -116,22 +100,14 @@ def hold(target: Path, on_exit: ExitStack) -> None:
         on_exit.enter_context(locked(path))
         path.write_text(str(os.getpid()), encoding="ascii")
     except BlockingIOError as error:
+        process = path.read_text(encoding="ascii", errors="replace") if path.is_file() else ""
         raise InvalidParameterError(
-            f"{target} is being written by another program{process_in(path)}. Wait until it ends or choose another "
-            "folder; nothing was written."
+            f"{target} is being written by another program{f' (process {process})' if process.isdigit() else ''}. "
+            "Wait until it ends or choose another folder; nothing was written."
         ) from error
     except OSError as error:
         raise not_writable(target, error) from error
     on_exit.callback(path.unlink, missing_ok=True)
-
-
-def process_in(lock: Path) -> str:
-    """The process that a lock names, for messages."""
-    try:
-        text = lock.read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return ""
-    return f" (process {text})" if text.isdigit() else ""
 
 
 def current_run(target: Path, *, kind: str, force: bool, keep: bool) -> Mapping[str, FileEntry]:
