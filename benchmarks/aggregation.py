@@ -80,11 +80,11 @@ def memory_figures(imported: int, before: int, earlier_peak: int) -> dict[str, i
 
 def ours(task: str, n: int, annotators: int, iterations: list[int]) -> dict[str, Any]:
     """Fit with crowdprism."""
-    from crowdprism.aggregators import expectation, make_aggregator
+    from crowdprism.aggregators import blocks, make_aggregator
     from crowdprism.annotations import Annotations
 
     if task.endswith(IN_SCIPY):
-        task, expectation.COMPILED = task.removesuffix(IN_SCIPY), False
+        task, blocks.COMPILED = task.removesuffix(IN_SCIPY), False
     plain, task = task.endswith(PLAIN), task.removesuffix(PLAIN)
     imported = memory("VmRSS")
     item, annotator, label, truth = simulated(n, annotators)

@@ -34,8 +34,8 @@ class Appearance:
 def dawid_skene(annotations: Annotations, *, iterations: int) -> np.ndarray:
     """Dawid-Skene with small counts raised: a confusion row without counts is then even over the labels the annotator
     used, where ours is even over all classes."""
-    cells = cells_of(annotations, columns=annotations.n_classes)
-    evidence = ConfusionPass(cells)
+    evidence = ConfusionPass(annotations)
+    cells = evidence.cells
     expectation = evidence.count_votes()
     for _ in range(iterations):
         counts = np.where(cells.total[:, None] > 0, np.maximum(expectation.counts, SMALLEST_COUNT), 0.0)
@@ -79,7 +79,7 @@ def mace_probabilities(
 ) -> np.ndarray:
     """MACE from crowd-kit's start, with its habits mixed up or not."""
     cells = cells_of(annotations)
-    evidence = VotePass(annotations, cells.cell, n_sources=cells.n_cells)
+    evidence = VotePass(annotations, by_cell=True)
     priors = mace.MacePriors(0.5, 0.5, 10.0)
     model = mace_start(cells, seen, seed)
     for _ in range(iterations):

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-from crowdprism.aggregators import AGGREGATORS, FastDawidSkene, MajorityVote, MultiSPAKL, ZenCrowd, base
-from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError, NotFittedError, UnsuitableDataError
-from crowdprism.results import confusion
+from crowdprism.aggregators import AGGREGATORS, FastDawidSkene, MajorityVote, MultiSPAKL, ZenCrowd
+from crowdprism.errors import InvalidParameterError, NotFittedError
 
 
 @pytest.mark.parametrize("name", AGGREGATORS)
@@ -44,21 +41,3 @@ def test_a_failed_fit_leaves_no_result_and_later_annotations_do_not_join_it() ->
     with pytest.raises(NotFittedError, match="Call fit"):
         method.result_  # noqa: B018
     assert len(method.set_params(voting="soft").partial_fit([[0, 1]]).result_.items) == 1
-
-
-def test_sums_in_pieces_equal_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    place, weight = rng.integers(0, 7, 1000), rng.random(1000).astype(np.float32)
-    monkeypatch.setattr(base, "PIECE", 64)
-    np.testing.assert_allclose(base.sum_weights(place, weight, 9), np.bincount(place, weight, 9), rtol=1e-12)
-    np.testing.assert_array_equal(base.sum_weights(place, None, 9), np.bincount(place, minlength=9))
-
-
-def test_tables_are_refused_from_the_first_byte_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    a = Annotations.from_dense([[0, 1], [1, 1], [0, 0]])
-    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * 2 * 5)
-    base.require_room(a, n_rows=5, columns=2, method="This")
-    with pytest.raises(UnsuitableDataError, match=r"This would need tables.*6 \(annotator, label\) pairs.*one-coin"):
-        base.require_room(a, n_rows=6, columns=2, method="This")
-    assert confusion.confusions_fit(2, 2)
-    assert not confusion.confusions_fit(3, 2)

@@ -9,6 +9,7 @@ from crowdprism.aggregators import cells
 from crowdprism.aggregators.cells import Cells, cells_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnsuitableDataError
+from crowdprism.results import confusion
 
 
 @pytest.fixture(params=["few pairs", "many pairs", "sorted"])
@@ -54,14 +55,24 @@ def test_sums_and_tables_equal_plain_loops(annotations: Annotations) -> None:
     assert found.pooled(counts) == pytest.approx(np.where(total > 0, crowd / np.where(total > 0, total, 1.0), 0.2))
 
 
-def test_known_classes_go_with_the_cells() -> None:
-    a = Annotations.from_dense([[0, 1], [1, 1], [0, 0]])
-    assert cells_of(a).gold is None
-    gold = cells_of(a.with_gold({1: 0})).gold
-    assert gold is not None
-    assert gold.tolist() == [-1, 0, -1]
-
-
 def test_tables_that_would_not_fit_are_refused() -> None:
     with pytest.raises(UnsuitableDataError, match="would need tables"):
         cells_of(Annotations.from_dense([[0, 1]]), columns=2**40, method="A method")
+
+
+def test_sums_in_pieces_equal_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    place, weight = rng.integers(0, 7, 1000), rng.random(1000).astype(np.float32)
+    monkeypatch.setattr(cells, "PIECE", 64)
+    np.testing.assert_allclose(cells.sum_weights(place, weight, 9), np.bincount(place, weight, 9), rtol=1e-12)
+    np.testing.assert_array_equal(cells.sum_weights(place, None, 9), np.bincount(place, minlength=9))
+
+
+def test_tables_are_refused_from_the_first_byte_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    a = Annotations.from_dense([[0, 1], [1, 1], [0, 0]])
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * 2 * 5)
+    cells.require_room(a, n_rows=5, columns=2, method="This")
+    with pytest.raises(UnsuitableDataError, match=r"This would need tables.*6 \(annotator, label\) pairs.*one-coin"):
+        cells.require_room(a, n_rows=6, columns=2, method="This")
+    assert confusion.confusions_fit(2, 2)
+    assert not confusion.confusions_fit(3, 2)

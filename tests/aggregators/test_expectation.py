@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import AGGREGATORS, em, expectation, make_aggregator
-from crowdprism.aggregators.cells import cells_of
+from crowdprism.aggregators import AGGREGATORS, blocks, em, make_aggregator
 from crowdprism.aggregators.expectation import ConfusionPass, VotePass
 from crowdprism.annotations import Annotations
 
 ROOT = Path(__file__).parents[2]
 N_ITEMS, N_CLASSES = 40, 3
-NEEDS_COMPILED = pytest.mark.skipif(expectation._expectation is None, reason="no compiled expectation step here")
+NEEDS_COMPILED = pytest.mark.skipif(blocks._expectation is None, reason="no compiled expectation step here")
 QUICK = {
     "ebcc": {"n_subtypes": 2, "n_restarts": 2, "max_iter": 20},
     "mace": {"n_restarts": 2},
@@ -65,7 +64,7 @@ def vote_model(annotations: Annotations, spread: float = 2.0) -> Any:
 
 def in_scipy(run: Any, monkeypatch: pytest.MonkeyPatch) -> Any:
     with monkeypatch.context() as patch:
-        patch.setattr(expectation, "COMPILED", False)
+        patch.setattr(blocks, "COMPILED", False)
         return run()
 
 
@@ -83,7 +82,7 @@ def require_equal(fast: em.Expectation, slow: em.Expectation) -> None:
 def test_the_compiled_confusion_pass_equals_its_scipy_form(
     weighted: bool, columns: int | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = ConfusionPass(cells_of(crowd(weighted=weighted)), columns=columns)
+    one = ConfusionPass(crowd(weighted=weighted), columns=columns)
     given = np.random.default_rng(1).dirichlet(np.ones(one.columns), N_ITEMS + 1)
     model = confusion_model(one)
     runs = [lambda: one.expect(model), lambda: one.hardened().expect(model), lambda: one.count(given)]
@@ -100,7 +99,7 @@ def test_the_compiled_vote_pass_equals_its_scipy_form(
     weighted: bool, spread: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = crowd(weighted=weighted)
-    one, model = VotePass(a, a.annotator, n_sources=a.n_annotators), vote_model(a, spread)
+    one, model = VotePass(a), vote_model(a, spread)
     given = np.random.default_rng(1).dirichlet(np.ones(N_CLASSES), N_ITEMS + 1)
     for run in (lambda: one.expect(model), one.count_votes, lambda: one.count(given)):
         require_equal(run(), in_scipy(run, monkeypatch))
@@ -108,7 +107,7 @@ def test_the_compiled_vote_pass_equals_its_scipy_form(
 
 def test_scipy_form_equals_the_sums_in_plain_loops(monkeypatch: pytest.MonkeyPatch) -> None:
     a = crowd(weighted=True)
-    one = ConfusionPass(cells_of(a))
+    one = ConfusionPass(a)
     model = confusion_model(one)
     found = in_scipy(lambda: one.expect(model), monkeypatch)
     counts, log_likelihood = np.zeros_like(found.counts), 0.0
@@ -130,12 +129,12 @@ def test_scipy_form_equals_the_sums_in_plain_loops(monkeypatch: pytest.MonkeyPat
 def test_long_products_of_small_and_mixed_factors_do_not_underflow(
     compiled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(expectation, "COMPILED", compiled)
-    cells = cells_of(Annotations.from_dense(np.tile([[0, 1]], (2, 200))))
+    monkeypatch.setattr(blocks, "COMPILED", compiled)
+    one = ConfusionPass(Annotations.from_dense(np.tile([[0, 1]], (2, 200))))
     for right, wrong in ((1e-25, 1e-30), (1e-6, 1e-30), (1e-17, 1e-18)):
-        likelihood = np.where(cells.label_of[:, None] == np.arange(2), right, wrong)
+        likelihood = np.where(one.cells.label_of[:, None] == np.arange(2), right, wrong)
         model = SimpleNamespace(likelihood=likelihood, class_prior=np.array([0.4, 0.6]))
-        found = ConfusionPass(cells).expect(model)
+        found = one.expect(model)
         assert found.log_likelihood == pytest.approx(400 * (np.log(right) + np.log(wrong)), rel=1e-9)
         np.testing.assert_allclose(found.kept, [[0.4, 0.6], [0.4, 0.6]], atol=1e-9)
 
@@ -143,7 +142,7 @@ def test_long_products_of_small_and_mixed_factors_do_not_underflow(
 def test_more_classes_than_16_bits_hold_are_counted() -> None:
     a = Annotations.from_triplets([0, 0, 1], list("abb"), [0, 39_999, 5], classes=range(40_000))
     model = SimpleNamespace(log_odds=np.array([9.0, 12.0]), class_prior=np.full(40_000, 1 / 40_000))
-    found = VotePass(a, a.annotator, n_sources=2).expect(model)
+    found = VotePass(a).expect(model)
     assert found.kept[0].argmax() == 39_999
     assert found.counts.sum() == pytest.approx(found.kept[0, [0, 39_999]].sum() + found.kept[1, 5])
 
@@ -158,9 +157,9 @@ def test_groups_depend_on_the_data_alone_and_hold_every_item_once() -> None:
 
 @pytest.mark.parametrize("compiled", [pytest.param(True, marks=NEEDS_COMPILED), False])
 def test_no_number_of_threads_changes_a_bit_of_a_pass(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expectation, "COMPILED", compiled)
+    monkeypatch.setattr(blocks, "COMPILED", compiled)
     a = crowd(n_items=20_000)
-    confusion, vote = ConfusionPass(cells_of(a)), VotePass(a, a.annotator, n_sources=a.n_annotators)
+    confusion, vote = ConfusionPass(a), VotePass(a)
     found = []
     for threads in ("1", "2", "64"):
         monkeypatch.setenv("CROWDPRISM_THREADS", threads)
@@ -267,12 +266,12 @@ def test_a_fit_writes_nothing_into_the_installed_package(tmp_path: Path) -> None
 def test_a_missing_compiled_step_is_reported_once_and_only_for_large_data(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(expectation, "COMPILED", False)
-    expectation.report_missing_compiler.cache_clear()
+    monkeypatch.setattr(blocks, "COMPILED", False)
+    blocks.report_missing_compiler.cache_clear()
     a = crowd()
     make_aggregator("dawid-skene").fit(a)
     assert not caplog.records
-    monkeypatch.setattr(expectation, "LARGE", 10)
+    monkeypatch.setattr(blocks, "LARGE", 10)
     for _ in range(2):
         make_aggregator("dawid-skene").fit(a)
     assert ["SciPy runs instead" in record.getMessage() for record in caplog.records] == [True]
@@ -308,7 +307,7 @@ def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
     checked: ModuleType, weighted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a = crowd(weighted=weighted)
-    confusion, vote = ConfusionPass(cells_of(a)), VotePass(a, a.annotator, n_sources=a.n_annotators)
+    confusion, vote = ConfusionPass(a), VotePass(a)
     model, odds = confusion_model(confusion), vote_model(a)
     runs = [
         lambda: confusion.expect(model),
@@ -320,8 +319,8 @@ def test_with_bounds_checks_no_pass_leaves_its_arrays_and_nothing_changes(
         vote.count_votes,
     ]
     slow = [in_scipy(run, monkeypatch) for run in runs]
-    monkeypatch.setattr(expectation, "_expectation", checked)
-    monkeypatch.setattr(expectation, "COMPILED", True)
+    monkeypatch.setattr(blocks, "_expectation", checked)
+    monkeypatch.setattr(blocks, "COMPILED", True)
     for run, expected in zip(runs, slow, strict=True):
         require_equal(run(), em.Expectation(expected.log_likelihood, expected.counts, expected.class_totals))
 

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from crowdprism.aggregators import make_aggregator
-from crowdprism.aggregators.cells import cells_of
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.skill_prior import crowd_skill
 from crowdprism.annotations import Annotations
@@ -116,7 +115,7 @@ def counts_by_loops(rows: Rows, q: dict[int, np.ndarray]) -> np.ndarray:
 
 def test_the_crowds_skill_equals_the_loops() -> None:
     a = crowd()
-    found = crowd_skill(a, ConfusionPass(cells_of(a, columns=K, method="test")))
+    found = crowd_skill(ConfusionPass(a))
     assert (found.mean, found.weight) == pytest.approx(skill_by_loops(rows_of(a)), rel=1e-9)
 
 
@@ -172,7 +171,7 @@ def test_without_two_annotators_on_an_item_labels_are_votes() -> None:
 
 def test_a_single_annotator_who_repeats_themselves_makes_no_pairs() -> None:
     a = Annotations.from_triplets([0, 0, 1, 1], ["ann"] * 4, [0, 0, 1, 0], classes=range(K))
-    assert crowd_skill(a, ConfusionPass(cells_of(a, columns=K, method="test"))) is None
+    assert crowd_skill(ConfusionPass(a)) is None
 
 
 def test_annotators_with_few_labels_stay_near_their_skill_and_those_with_many_near_their_counts() -> None:

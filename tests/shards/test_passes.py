@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdprism.aggregators.cells import cells_of
 from crowdprism.aggregators.em import Sums, group_bounds
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.annotations import Annotations
@@ -20,7 +19,7 @@ from crowdprism.shards.passes import StoredAnnotations
 @pytest.fixture
 def data(store: Shards, tmp_path: Path) -> StoredAnnotations:
     nothing: Any = None
-    return StoredAnnotations(store, labels=LabelFiles(tmp_path, store), journal=nothing, voting=nothing)
+    return StoredAnnotations(store, labels=LabelFiles(tmp_path, store), journal=nothing)
 
 
 @pytest.mark.parametrize("n_rows", [1, 4000, 10**6])
@@ -37,7 +36,7 @@ def test_every_item_is_visited_once_and_in_order(data: StoredAnnotations, crowd:
 
 
 def test_counts_of_votes_are_those_of_memory(data: StoredAnnotations, crowd: Annotations) -> None:
-    found, expected = data.confusion_pass(3).count_votes(), ConfusionPass(cells_of(crowd)).count_votes()
+    found, expected = ConfusionPass(data).count_votes(), ConfusionPass(crowd).count_votes()
     assert np.array_equal(found.counts, expected.counts)
     assert np.array_equal(found.class_totals, expected.class_totals)
 
@@ -48,7 +47,7 @@ def test_weighted_annotations_have_the_weights_of_memory(tmp_path: Path) -> None
     a = Annotations.from_triplets(np.arange(60) // 3, np.arange(60) % 7, random.integers(0, 2, 60), weight=weight)
     nothing: Any = None
     store = write_annotations(a, tmp_path / "store")
-    data = StoredAnnotations(store, labels=nothing, journal=nothing, voting=nothing)
-    found, expected = data.confusion_pass(2), ConfusionPass(cells_of(a))
+    data = StoredAnnotations(store, labels=nothing, journal=nothing)
+    found, expected = ConfusionPass(data), ConfusionPass(a)
     assert found.total_weight == expected.total_weight
     assert np.array_equal(found.count_votes().counts, expected.count_votes().counts)

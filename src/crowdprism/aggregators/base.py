@@ -1,4 +1,4 @@
-"""What every aggregator shares: parameters as scikit-learn expects them, `fit`, one `result_`, limits of memory."""
+"""What every aggregator shares: parameters as scikit-learn expects them, `fit`, one `result_`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.out_of_core import OutOfCore
+from crowdprism.aggregators.cells import sum_weights
+from crowdprism.aggregators.sources import OutOfCore
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray
-from crowdprism.errors import CrowdprismWarning, NotFittedError, UnsuitableDataError
+from crowdprism.errors import CrowdprismWarning, NotFittedError
 from crowdprism.parameters import FLAG, Allowed, Parameterized, Real, Whole
-from crowdprism.results import FitResult, confusion
+from crowdprism.results import FitResult
 
-PIECE = 2**18  # annotations counted at once
 NO_ROOM = "Full confusion matrices would not fit in memory; skills tell annotators apart."
 ALL_KNOWN = (
     "Every annotated item has gold, so the labels are the gold and tell nothing of the method. Fit without gold "
@@ -161,28 +161,3 @@ def with_gold_classes(class_probabilities: NDArray[Any], annotations: Annotation
         return class_probabilities
     one_hot = gold[:, None] == np.arange(annotations.n_classes)
     return np.where(gold[:, None] >= 0, one_hot.astype(class_probabilities.dtype), class_probabilities)
-
-
-def sum_weights(place: NDArray[Any], weight: NDArray[Any] | None, n_places: int) -> NDArray[np.float64]:
-    """Sum of weights per place; in pieces, because NumPy counts copies of eight bytes per number."""
-    totals = np.zeros(n_places)
-    size = max(PIECE, n_places)
-    for first in range(0, len(place), size):
-        piece = slice(first, first + size)
-        if weight is None:
-            totals += np.bincount(place[piece], minlength=n_places)
-        else:  # one by one, so that pieces change no bit
-            np.add.at(totals, place[piece], weight[piece].astype(np.float64))
-    return totals
-
-
-def require_room(annotations: Annotations, *, n_rows: int, columns: int, method: str) -> None:
-    """Refuse tables that would not fit in memory, naming a method that can do the work."""
-    needed = 8 * columns * max(n_rows, annotations.n_items)
-    if needed > confusion.MAX_TABLE_BYTES:
-        raise UnsuitableDataError(
-            f"{method} would need tables of {needed / 1024**3:.1f} GiB for {n_rows} (annotator, label) pairs and "
-            f"{annotations.n_items} items with {columns} numbers each; the limit is "
-            f"{confusion.MAX_TABLE_BYTES / 1024**3:.0f} GiB. Use one-coin, which keeps one number per annotator, "
-            "or merge rare classes."
-        )

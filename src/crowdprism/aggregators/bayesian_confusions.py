@@ -14,10 +14,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.blocks import Block
 from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb_from_each
-from crowdprism.aggregators.evidence import confusion_pass
-from crowdprism.aggregators.expectation import AnnotationPass, ConfusionPass, RowsOf
+from crowdprism.aggregators.expectation import ConfusionPass, RowsOf
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult
@@ -118,7 +118,7 @@ class BayesianConfusions(Aggregator):
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         columns, name = annotations.n_classes * self.n_subtypes, type(self).__name__
-        evidence = confusion_pass(annotations, columns=columns, method=name)
+        evidence = ConfusionPass(annotations, columns=columns, method=name)
         cells = evidence.cells
         priors = self._priors(evidence)
         pseudo_counts = cell_pseudo_counts(cells, self.n_subtypes, priors)
@@ -158,7 +158,7 @@ class BayesianConfusions(Aggregator):
     def _split_votes(self, splits: Callable[[int, int], FloatArray]) -> RowsOf:
         """Vote shares, each divided over its class's subtypes as `splits` (items, subtypes) says."""
 
-        def rows(part: AnnotationPass, first: int, last: int) -> FloatArray:
+        def rows(part: Block, first: int, last: int) -> FloatArray:
             split = splits(part.place + first, part.place + last)
             return np.asarray((part.vote_shares(first, last)[:, :, None] * split[:, None, :]).reshape(last - first, -1))
 
@@ -186,7 +186,7 @@ class BayesianConfusions(Aggregator):
         prior = self._by_class(final.class_totals[None])[0] + priors.class_share
         prior = prior / prior.sum()
 
-        def by_class(part: AnnotationPass, first: int, last: int, columns: FloatArray) -> FloatArray:
+        def by_class(part: Block, first: int, last: int, columns: FloatArray) -> FloatArray:
             probabilities = self._by_class(columns)
             probabilities[~part.annotated(first, last)] = prior
             return probabilities

@@ -15,9 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator, sum_weights, with_gold_classes
+from crowdprism.aggregators.base import Aggregator, with_gold_classes
+from crowdprism.aggregators.cells import sum_weights
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb
-from crowdprism.aggregators.evidence import vote_pass
+from crowdprism.aggregators.expectation import VotePass
 from crowdprism.aggregators.kos import with_repeats_joined
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.one_coin import confusions_of
@@ -244,7 +245,7 @@ class MeanField(AveragedCoin):
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         prior, n_classes = (self.prior_right, self.prior_wrong), annotations.n_classes
-        evidence = vote_pass(annotations, method="MeanField")
+        evidence = VotePass(annotations, method="MeanField")
 
         def improve(_: Any, expectation: Expectation) -> BetaModel:
             return beta_model(prior, expectation.counts, evidence.total, n_classes)

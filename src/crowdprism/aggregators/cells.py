@@ -13,32 +13,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import require_room, sum_weights
 from crowdprism.aggregators.em import FloatArray
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.gold import known_classes
+from crowdprism.errors import UnsuitableDataError
+from crowdprism.results import confusion
 from crowdprism.results.confusion import normalize_rows
 
+PIECE = 2**18  # annotations counted at once
 MAX_KEYS_COUNTED = 2**27  # beyond this many possible pairs, sorting the keys is cheaper than counting all of them
 
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Annotations as (item, cell) pairs; cells are sorted by annotator, then label."""
+    """The cells of annotations, sorted by annotator, then label."""
 
-    item_start: NDArray[np.int64]  # (n_items + 1,) as in `Annotations`
-    cell: NDArray[np.uint32]  # (n_annotations,) position of the annotation's (annotator, label) pair
     annotator_of: NDArray[np.int64]  # (n_cells,)
     label_of: NDArray[np.int64]  # (n_cells,)
     total: FloatArray  # (n_cells,) sum of weights of the cell's annotations
-    weight: NDArray[np.float32] | None  # (n_annotations,) or None where every annotation counts 1
     n_annotators: int
     n_classes: int
-    gold: NDArray[np.int32] | None = None  # (n_items,) known class, -1 where there is none
+    cell: NDArray[np.uint32] | None = None  # (n_annotations,) of each annotation, where these are in memory
 
     @property
     def n_cells(self) -> int:
-        """Number of cells."""
         return len(self.label_of)
 
     @property
@@ -90,8 +87,8 @@ class Cells:
         return np.asarray(normalize_rows(sums.T), dtype=np.float64)
 
 
-def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this method") -> Cells:
-    """Return the cells of annotations; refuses tables with `columns` numbers per cell that would not fit in memory.
+def cells_of(annotations: Annotations, *, columns: int = 1, method: str | None = None) -> Cells:
+    """The cells of annotations; with a `method`, tables of `columns` numbers per cell must fit in memory.
 
     Examples
     --------
@@ -114,15 +111,33 @@ def cells_of(annotations: Annotations, *, columns: int = 1, method: str = "this 
     else:
         occurring, inverse = np.unique(key, return_inverse=True)
         cell = inverse.astype(np.uint32)
-    require_room(annotations, n_rows=len(occurring), columns=columns, method=method)
-    return Cells(
-        item_start=annotations.item_start.astype(np.int64, copy=False),
-        cell=cell,
-        annotator_of=occurring.astype(np.int64) // annotations.n_classes,
-        label_of=occurring.astype(np.int64) % annotations.n_classes,
-        total=sum_weights(cell, annotations.weight, len(occurring)),
-        weight=annotations.weight,
-        n_annotators=annotations.n_annotators,
-        n_classes=annotations.n_classes,
-        gold=known_classes(annotations),
-    )
+    if method is not None:
+        require_room(annotations, n_rows=len(occurring), columns=columns, method=method)
+    pairs = np.divmod(occurring.astype(np.int64), annotations.n_classes)
+    total = sum_weights(cell, annotations.weight, len(occurring))
+    return Cells(*pairs, total, annotations.n_annotators, annotations.n_classes, cell)
+
+
+def sum_weights(place: NDArray[Any], weight: NDArray[Any] | None, n_places: int) -> NDArray[np.float64]:
+    """Sum of weights per place; in pieces, because NumPy counts copies of eight bytes per number."""
+    totals = np.zeros(n_places)
+    size = max(PIECE, n_places)
+    for first in range(0, len(place), size):
+        piece = slice(first, first + size)
+        if weight is None:
+            totals += np.bincount(place[piece], minlength=n_places)
+        else:  # one by one, so that pieces change no bit
+            np.add.at(totals, place[piece], weight[piece].astype(np.float64))
+    return totals
+
+
+def require_room(annotations: Annotations, *, n_rows: int, columns: int, method: str) -> None:
+    """Refuse tables that would not fit in memory, naming a method that can do the work."""
+    needed = 8 * columns * max(n_rows, annotations.n_items)
+    if needed > confusion.MAX_TABLE_BYTES:
+        raise UnsuitableDataError(
+            f"{method} would need tables of {needed / 1024**3:.1f} GiB for {n_rows} (annotator, label) pairs and "
+            f"{annotations.n_items} items with {columns} numbers each; the limit is "
+            f"{confusion.MAX_TABLE_BYTES / 1024**3:.0f} GiB. Use one-coin, which keeps one number per annotator, "
+            "or merge rare classes."
+        )

@@ -30,7 +30,7 @@ from crowdprism.aggregators.one_voice import (
     merge,
     named,
 )
-from crowdprism.aggregators.out_of_core import OutOfCore
+from crowdprism.aggregators.sources import OutOfCore
 from crowdprism.aggregators.voice_choice import (
     SMALLEST,
     Excess,

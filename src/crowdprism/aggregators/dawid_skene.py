@@ -19,22 +19,13 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators import skill_prior
 from crowdprism.aggregators.base import IncrementalAggregator
+from crowdprism.aggregators.blocks import Block
 from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.copies import Dependence, count_once
 from crowdprism.aggregators.crowd_prior import CellPrior, ConfusionPrior
-from crowdprism.aggregators.em import (
-    MAX_ITER,
-    TOLERANCE,
-    Climb,
-    Expectation,
-    FloatArray,
-    carried_over,
-    climb,
-    fixed_class_prior,
-)
-from crowdprism.aggregators.evidence import confusion_pass
-from crowdprism.aggregators.expectation import AnnotationPass, ConfusionPass
-from crowdprism.aggregators.known_annotators import past_counts, starting_confusions
+from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Climb, Expectation, FloatArray, climb, fixed_class_prior
+from crowdprism.aggregators.expectation import ConfusionPass
+from crowdprism.aggregators.known_annotators import carried_over, past_counts, starting_confusions
 from crowdprism.aggregators.majority_vote import decide
 from crowdprism.aggregators.skill_prior import STRENGTH, SkillModel, SkillPrior
 from crowdprism.annotations import Annotations
@@ -132,7 +123,7 @@ class DawidSkene(IncrementalAggregator):
 
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
         fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
-        evidence = confusion_pass(annotations, method="Dawid-Skene")
+        evidence = ConfusionPass(annotations, method="Dawid-Skene")
         cells = evidence.cells
         if self._uses_own_skill():
             return self._fit_own_skill(annotations, evidence, fixed)
@@ -162,7 +153,7 @@ class DawidSkene(IncrementalAggregator):
 
     def _fit_own_skill(self, annotations: Annotations, evidence: ConfusionPass, fixed: FloatArray | None) -> FitResult:
         """Rounds of EM; before each, the centres of the prior are renewed. `max_iter` counts all iterations."""
-        cells, crowd = evidence.cells, skill_prior.crowd_skill(annotations, evidence)
+        cells, crowd = evidence.cells, skill_prior.crowd_skill(evidence)
         if crowd is None:
             return self._vote_result(annotations, evidence)
         start = evidence.expect(skill_prior.one_skill_model(crowd.mean, cells), keep=False)
@@ -196,14 +187,13 @@ class DawidSkene(IncrementalAggregator):
 
     def _vote_result(self, annotations: Annotations, evidence: ConfusionPass) -> FitResult:
         """No item has labels of two annotators: labels are votes, and only gold tells anything of the annotators."""
-        votes = evidence.count_rows(ConfusionPass.vote_shares, keep=True)
+        votes = evidence.count_rows(Block.vote_shares, keep=True)
         probabilities = votes.kept
         parts: dict[str, Any] = {"class_prior": votes.class_shares(), "history": {"objective": [0.0]}}
         if confusions_fit(annotations.n_annotators, annotations.n_classes):
             weight, counts = skill_prior.WEIGHT_WITHOUT_PAIRS, np.zeros((annotations.n_annotators, 1, 1))
-            if evidence.gold is not None:
-                judged = np.where(evidence.gold[:, None] >= 0, probabilities, 0.0)
-                counts = evidence.cells.dense(evidence.count(judged).counts)
+            if annotations.gold is not None:
+                counts = evidence.cells.dense(evidence.count_rows(known_rows).counts)
             parts["confusion_posterior"] = counts + weight * skill_prior.unknown_rows(annotations.n_classes)
             parts["confusions"] = parts["confusion_posterior"] / (counts.sum(axis=2, keepdims=True) + weight)
         note = "No item has labels of two annotators, so only gold can tell how good annotators are."
@@ -296,10 +286,15 @@ def maximize(
     return ConfusionModel(likelihood, expectation.class_shares() if class_prior is None else class_prior, penalty)
 
 
-def decided_votes(evidence: AnnotationPass, first: int, last: int) -> FloatArray:
+def decided_votes(block: Block, first: int, last: int) -> FloatArray:
     """(items, n_classes) all probability on the class with most votes, in equal shares where several have."""
-    shares = np.where(evidence.annotated(first, last)[:, None], evidence.vote_shares(first, last), 1.0)
+    shares = np.where(block.annotated(first, last)[:, None], block.vote_shares(first, last), 1.0)
     return decide(shares, "split")
+
+
+def known_rows(block: Block, first: int, last: int) -> FloatArray:
+    """(items, n_classes) 1 for the known class of items with gold, else 0."""
+    return block.with_gold(np.zeros((last - first, block.n_classes)), first, last)
 
 
 def class_prior_settled(old: ConfusionModel, new: ConfusionModel) -> bool:

@@ -14,9 +14,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import NO_ROOM, Aggregator, with_gold_classes
+from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.kos import Edges, decode, edges_of, item_scores, two_class_problems, unit_scale
-from crowdprism.aggregators.majority_vote import confusions_against, mean_over_labelled
+from crowdprism.aggregators.majority_vote import by_votes
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import bipartite_components
 from crowdprism.parameters import Allowed, Real, Whole
@@ -92,19 +92,10 @@ class EigenvectorAggregator(Aggregator):
                 weights.append(self._weights(centred(signs, edges), edges, part))
                 scores.append(item_scores(signs, edges, weights[-1][annotations.annotator]))
                 bar.advance()
-        decoded = with_gold_classes(decode(np.stack(scores, axis=1), annotations.n_classes, "nominal"), annotations)
+        decoded = decode(np.stack(scores, axis=1), annotations.n_classes, "nominal")
         labelled = np.bincount(edges.item, weights=edges.weight, minlength=edges.n_items) > 0
-        prior = mean_over_labelled(decoded, labelled)
-        probabilities = np.where(labelled[:, None], decoded, prior)
-        confusions = confusions_against(annotations, probabilities)
-        return self._build_result(
-            annotations,
-            probabilities,
-            confusions=confusions,
-            skills=np.mean(weights, axis=0),
-            class_prior=prior,
-            warnings=(NO_ROOM,) if confusions is None else (),
-        )
+        parts = by_votes(annotations, decoded, labelled)
+        return self._build_result(annotations, skills=np.mean(weights, axis=0), **parts)
 
 
 @dataclass(eq=False, repr=False)

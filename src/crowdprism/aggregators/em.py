@@ -1,7 +1,7 @@
 """The one EM climb: alternate expectation and maximisation until the objective has settled.
 
 A climb asks its data for one thing: given a model, the log likelihood and the expected counts (`Evidence.expect`).
-Where the annotations are kept (`expectation` has those in memory) is of no concern here.
+Where the annotations are kept (`sources`) is of no concern here.
 """
 
 from __future__ import annotations
@@ -18,13 +18,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import with_gold_classes
-from crowdprism.aggregators.majority_vote import vote_shares, vote_totals
-from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import positions
 from crowdprism.errors import ConvergenceWarning, InvalidParameterError
 from crowdprism.progress import progress
-from crowdprism.results import FitResult
 from crowdprism.results.confusion import normalize_rows
 
 FloatArray = NDArray[np.float64]
@@ -224,9 +219,6 @@ def climb_from_each(
     return best, reached
 
 
-# -- class priors and earlier fits --------------------------------------------------------------------------
-
-
 def fixed_class_prior(wanted: Any, n_classes: int) -> FloatArray | None:
     """The class prior that EM must keep, or None where it is estimated."""
     if isinstance(wanted, str):
@@ -244,16 +236,6 @@ def fixed_class_prior(wanted: Any, n_classes: int) -> FloatArray | None:
             parameter="class_prior",
         )
     return np.asarray(shares / shares.sum())
-
-
-def carried_over(previous: FitResult, annotations: Annotations) -> FloatArray:
-    """Class probabilities to resume from: those of the earlier fit, and vote shares for items it did not know."""
-    known_item = positions(annotations.items, previous.items.tolist())
-    known_class = positions(annotations.classes, previous.classes.tolist())
-    probabilities = vote_shares(vote_totals(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes))
-    probabilities[known_item] = 0.0
-    probabilities[known_item[:, None], known_class] = previous.class_probabilities
-    return with_gold_classes(probabilities, annotations)
 
 
 # -- sums over groups of items ------------------------------------------------------------------------------
@@ -281,7 +263,9 @@ def group_bounds(item_start: NDArray[Any], n_rows: int) -> list[tuple[int, int]]
 
 
 def sum_groups(
-    work: Callable[[int, int], Expectation], groups: list[tuple[int, int]], *, table_bytes: int
+    work: Callable[[int, int], Expectation],
+    groups: list[tuple[int, int]],
+    table_bytes: int,  # of a group's counts
 ) -> Expectation:
     """Sum what `work(first item, last item)` gives for each group, by threads that end with the call.
 

@@ -10,11 +10,11 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import Aggregator, require_room
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.cells import require_room
 from crowdprism.aggregators.em import TOLERANCE, Expectation, FloatArray, Sums, climb
-from crowdprism.aggregators.evidence import groups_of, sum_blocks
 from crowdprism.aggregators.one_coin import confusions_of
-from crowdprism.aggregators.out_of_core import AddBlock, OutOfCore
+from crowdprism.aggregators.sources import AddBlock, OutOfCore, source_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.parameters import Allowed, Real, Whole
@@ -53,14 +53,14 @@ class GladEvidence:
     """
 
     def __init__(self, annotations: Annotations) -> None:
-        self.annotations = annotations
-        self.journal = getattr(annotations, "journal", None)
-        self.groups = groups_of(annotations, annotations.n_annotators)
+        self.annotations, self.source = annotations, source_of(annotations)
+        self.journal = self.source.journal
+        self.groups = self.source.bounds(annotations.n_annotators)
         self.weights = self._sum(add_weights, counts_shape=(annotations.n_annotators,)).counts
         self.total_weight = float(self.weights.sum())
 
     def _sum(self, add: AddBlock, *, counts_shape: tuple[int, ...]) -> Expectation:
-        return sum_blocks(self.annotations, self.groups, add, counts_shape=counts_shape)
+        return self.source.sum_blocks(self.groups, add, counts_shape=counts_shape)
 
     def expect(self, model: GladModel, *, keep: bool) -> Expectation:
         """E step, all classes equally likely. With `keep`, class probabilities are kept.

@@ -7,11 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from crowdprism.aggregators.base import with_gold_classes
 from crowdprism.aggregators.em import FloatArray
+from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import positions
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_rows
 
 ROW_SUM_SLACK = 1e-3
 
@@ -74,3 +77,13 @@ def past_counts(past: FitResult, annotations: Annotations) -> dict[int, FloatArr
         own[np.ix_(label[kept], label[kept])] = past.confusion_posterior[position][np.ix_(kept, kept)]
         counts[int(annotator[position])] = own
     return counts
+
+
+def carried_over(previous: FitResult, annotations: Annotations) -> FloatArray:
+    """Class probabilities to resume from: those of the earlier fit, and vote shares for items it did not know."""
+    known_item = positions(annotations.items, previous.items.tolist())
+    known_class = positions(annotations.classes, previous.classes.tolist())
+    probabilities = normalize_rows(vote_totals(annotations))
+    probabilities[known_item] = 0.0
+    probabilities[known_item[:, None], known_class] = previous.class_probabilities
+    return with_gold_classes(probabilities, annotations)

@@ -9,10 +9,10 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import NO_ROOM, Aggregator, with_gold_classes
-from crowdprism.aggregators.majority_vote import confusions_against, vote_shares, vote_totals
+from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.majority_vote import by_votes, vote_totals
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.pairs import bipartite_components
+from crowdprism.annotations.pairs import bipartite_components, sums_by
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.parameters import Allowed, OneOf
 from crowdprism.progress import Bar, progress
@@ -173,28 +173,17 @@ class KOS(Aggregator):
     def _decided(
         self, annotations: Annotations, scores: NDArray[Any], messages: NDArray[Any], reached: NDArray[np.bool_]
     ) -> FitResult:
-        uniform = np.full(annotations.n_classes, 1 / annotations.n_classes)
         votes = vote_totals(annotations)
         labelled = votes.sum(axis=1) > 0
         decoded = decode(scores, annotations.n_classes, self.decoding)
-        decoded = np.where(reached[:, None], decoded, vote_shares(votes, uniform))
-        decoded = with_gold_classes(decoded, annotations)
-        prior = decoded[labelled].mean(axis=0)
+        parts = by_votes(annotations, np.where(reached[:, None], decoded, normalize_rows(votes)), labelled)
         unreached = int((labelled & ~reached).sum())
-        notes = (f"{unreached} items were reached by no message and keep their vote shares.",) if unreached else ()
-        given = annotations.labels_per_annotator
-        skills = np.bincount(annotations.annotator, weights=messages, minlength=annotations.n_annotators)
-        probabilities = np.where(labelled[:, None], decoded, prior)
-        confusions = confusions_against(annotations, probabilities)
-        return self._build_result(
-            annotations,
-            probabilities,
-            confusions=confusions,
-            skills=skills / np.maximum(given, 1),
-            class_prior=prior,
-            seed=self.random_state,
-            warnings=notes if confusions is not None else (*notes, NO_ROOM),
-        )
+        if unreached:
+            note = f"{unreached} items were reached by no message and keep their vote shares."
+            parts["warnings"] = (note, *parts["warnings"])
+        skills = sums_by(annotations.annotator, messages, annotations.n_annotators)
+        skills /= np.maximum(annotations.labels_per_annotator, 1)
+        return self._build_result(annotations, skills=skills, seed=self.random_state, **parts)
 
 
 def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[NDArray[np.float64]]:

@@ -11,7 +11,7 @@ import numpy as np
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import FloatArray, climb_from_each
-from crowdprism.aggregators.evidence import vote_pass
+from crowdprism.aggregators.expectation import VotePass
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, OneOf, Real
 from crowdprism.results import FitResult
@@ -167,7 +167,7 @@ class MACE(Aggregator):
     random_state: int = 0
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        evidence = vote_pass(annotations, by_cell=True, method="MACE")
+        evidence = VotePass(annotations, by_cell=True, method="MACE")
         cells = evidence.cells
         assert cells is not None
         agreeing = evidence.count_votes().counts

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import NO_ROOM, IncrementalAggregator, with_gold_classes
+from crowdprism.aggregators.blocks import Block
 from crowdprism.aggregators.copies import Dependence, count_once
-from crowdprism.aggregators.out_of_core import OutOfCore
+from crowdprism.aggregators.em import Expectation, FloatArray
+from crowdprism.aggregators.expectation import AnnotationPass, ConfusionPass, VotePass
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, OneOf
 from crowdprism.progress import progress
@@ -25,7 +28,7 @@ HALVE_STEP_EVERY = 20  # as in the zero-based skill method, so that annotators o
 TIE_DIGITS = 12  # weighted sums are added in different orders; equal to this many digits is a tie
 
 
-def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) -> NDArray[np.float64]:
+def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) -> FloatArray:
     """Sum of weights per item and label: (n_items, n_classes). `weight` is per annotation, else the stored one."""
     if weight is None:
         weight = annotations.weight
@@ -34,41 +37,84 @@ def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) ->
     return totals.astype(np.float64).reshape(annotations.n_items, annotations.n_classes)
 
 
-def vote_shares(totals: NDArray[Any], prior: NDArray[Any]) -> NDArray[np.float64]:
+def vote_shares(totals: NDArray[Any], prior: NDArray[Any]) -> FloatArray:
     """Votes divided by their sum; items without votes get the prior."""
     sums = totals.sum(axis=1, keepdims=True)
     return np.where(sums > 0, totals / np.where(sums > 0, sums, 1.0), prior)
 
 
-def decide(totals: NDArray[Any], ties: Ties, seed: Any = 0) -> NDArray[np.float64]:
+def decide(totals: NDArray[Any], ties: Ties, seed: Any = 0, *, first: int = 0) -> FloatArray:
     """Turn votes into one-hot rows; where several classes share the maximum, by the stated rule.
 
-    `"lowest"` takes the class that comes first, `"random"` one of them by the seed, `"split"` gives each an equal
-    share. None of the rules depends on the order of annotations.
+    `"lowest"` takes the class that comes first, `"random"` one of them by the seed and the item's position (that of the
+    first row is `first`), `"split"` gives each an equal share. None of the rules depends on the order of annotations.
     """
     winners = totals == totals.max(axis=1, keepdims=True)
     if ties == "split":
         return np.asarray(winners / winners.sum(axis=1, keepdims=True))
     if ties == "random":
-        chosen = np.argmax(winners * (1.0 + stream(seed, "ties").random(winners.shape)), axis=1)
+        draws = stream(seed, "ties")
+        draws.bit_generator.advance(first * totals.shape[1])  # type: ignore[attr-defined]
+        chosen = np.argmax(winners * (1.0 + draws.random(winners.shape)), axis=1)
     else:
         chosen = np.argmax(winners, axis=1)
-    one_hot = np.zeros(totals.shape)
-    one_hot[np.arange(len(totals)), chosen] = 1.0
-    return one_hot
+    return np.asarray(np.eye(totals.shape[1])[chosen])
 
 
-def mean_over_labelled(probabilities: NDArray[Any], labelled: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Mean class probabilities of the items of a mask; uniform where there are none: (n_classes,)."""
+def mean_of_labelled(probabilities: FloatArray, labelled: NDArray[np.bool_]) -> FloatArray:
+    """(n_classes,) mean class probabilities of the items of a mask; uniform where there are none."""
     n_classes = probabilities.shape[1]
     return probabilities[labelled].mean(axis=0) if labelled.any() else np.full(n_classes, 1 / n_classes)
 
 
-def confusions_against(annotations: Annotations, class_probabilities: NDArray[Any]) -> NDArray[np.float64] | None:
-    """Each annotator's confusions against class probabilities, or None where they would not fit in memory."""
-    if not confusions_fit(annotations.n_annotators, annotations.n_classes):
-        return None
-    return np.asarray(normalize_rows(confusion_counts(annotations, class_probabilities)), dtype=np.float64)
+def by_votes(annotations: Annotations, decoded: FloatArray, labelled: NDArray[np.bool_]) -> dict[str, Any]:
+    """What a result has of methods that decide each item: probabilities, prior, and confusions against them.
+
+    Items that are not `labelled` get the mean of the others, or equal shares where there are none.
+    """
+    decoded = with_gold_classes(decoded, annotations)
+    prior = mean_of_labelled(decoded, labelled)
+    probabilities, confusions = np.where(labelled[:, None], decoded, prior), None
+    if confusions_fit(annotations.n_annotators, annotations.n_classes):
+        confusions = np.asarray(normalize_rows(confusion_counts(annotations, probabilities)), dtype=np.float64)
+    parts = {"class_probabilities": probabilities, "class_prior": prior, "confusions": confusions}
+    return {**parts, "warnings": (NO_ROOM,) if confusions is None else ()}
+
+
+def counting_pass(annotations: Annotations) -> AnnotationPass:
+    """Passes with counts of confusions where these fit in memory, else by annotator."""
+    fits = confusions_fit(annotations.n_annotators, annotations.n_classes)
+    return ConfusionPass(annotations) if fits else VotePass(annotations)
+
+
+def counted(evidence: AnnotationPass, final: Expectation) -> dict[str, Any]:
+    """The parts of a result that the last pass of a vote gives."""
+    parts: dict[str, Any] = {"class_probabilities": final.kept, "confusions": None}
+    if isinstance(evidence, ConfusionPass):
+        parts["confusions"] = np.asarray(normalize_rows(evidence.cells.dense(final.counts)), dtype=np.float64)
+    return parts
+
+
+def answers(
+    skills: FloatArray | None,  # (n_annotators,) or None where every annotator counts the same
+    ties: Ties | None,  # rule of `decide` for one class per item, or None for shares of votes
+    prior: FloatArray | None,  # (n_classes,) of items without votes
+    block: Block,
+    first: int,
+    last: int,
+    *,
+    seed: Any = 0,
+) -> FloatArray:
+    """(items, n_classes) what annotators say of items, each counting by their skill."""
+    votes = block.votes(first, last, skills)
+    votes = votes if skills is None else np.round(votes, TIE_DIGITS)
+    if ties is None:
+        found = np.asarray(normalize_rows(votes), dtype=np.float64)
+    else:
+        found = decide(votes, ties, seed, first=block.place + first)
+    if prior is not None:
+        found = np.where(block.annotated(first, last)[:, None], found, prior)
+    return block.with_gold(found, first, last)
 
 
 @dataclass(eq=False, repr=False)
@@ -110,23 +156,13 @@ class MajorityVote(IncrementalAggregator):
         return count_once(annotations, self.dependence, self._vote)
 
     def _vote(self, annotations: Annotations) -> FitResult:
-        if isinstance(annotations, OutOfCore):
-            return self._build_result(annotations, **annotations.vote(self))
-        totals = vote_totals(annotations)
-        shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
-        labelled = totals.sum(axis=1) > 0  # annotations of weight 0 say nothing
-        prior = mean_over_labelled(with_gold_classes(shares, annotations), labelled)
-        answers = decide(totals, self.ties, self.random_state) if self.voting == "hard" else shares
-        probabilities = with_gold_classes(np.where(labelled[:, None], answers, prior), annotations)
-        confusions = confusions_against(annotations, probabilities)
-        return self._build_result(
-            annotations,
-            probabilities,
-            confusions=confusions,
-            class_prior=prior,
-            seed=self.random_state,
-            warnings=(NO_MATRICES,) if confusions is None else (),
-        )
+        evidence = counting_pass(annotations)
+        prior = evidence.count_votes().class_shares()
+        rule = self.ties if self.voting == "hard" else None
+        final = evidence.count_rows(partial(answers, None, rule, prior, seed=self.random_state), keep=True)
+        parts = counted(evidence, final)
+        notes = (NO_MATRICES,) if parts["confusions"] is None else ()
+        return self._build_result(annotations, class_prior=prior, seed=self.random_state, warnings=notes, **parts)
 
 
 @dataclass(eq=False, repr=False)
@@ -169,50 +205,28 @@ class WeightedVote(IncrementalAggregator):
         return count_once(annotations, self.dependence, self._vote)
 
     def _vote(self, annotations: Annotations) -> FitResult:
-        if isinstance(annotations, OutOfCore):
-            return self._build_result(annotations, **annotations.vote(self))
-        skills = np.ones(annotations.n_annotators)
-        step, changes = 1.0, []
+        by_annotator, uniform = VotePass(annotations), np.full(annotations.n_classes, 1 / annotations.n_classes)
+        total = by_annotator.total
+        skills, step, changes = np.ones(annotations.n_annotators), 1.0, []
         with progress("weighted vote", total=self.iterations) as bar:
             for iteration in range(1, self.iterations + 1):
                 if iteration % HALVE_STEP_EVERY == 0:
                     step /= 2
-                answers = with_gold_classes(decide(skill_votes(annotations, skills), self.ties), annotations)
-                change = step * (agreement_with(annotations, answers) - skills)
+                right = by_annotator.count_rows(partial(answers, skills, self.ties, None)).counts
+                change = step * (np.where(total > 0, right / np.where(total > 0, total, 1.0), uniform[0]) - skills)
                 skills = skills + change
                 changes.append(float(np.abs(change).max(initial=0.0)))
                 bar.advance(note=f"change {changes[-1]:.1e}")
                 if changes[-1] <= self.tolerance:
                     break
-        shares = vote_shares(
-            skill_votes(annotations, skills), np.full(annotations.n_classes, 1 / annotations.n_classes)
-        )
-        shares = with_gold_classes(shares, annotations)
-        labelled = vote_totals(annotations).sum(axis=1) > 0
-        prior = mean_over_labelled(shares, labelled)
-        probabilities = np.where(labelled[:, None], shares, prior)
-        confusions = confusions_against(annotations, probabilities)
+        evidence = counting_pass(annotations)
+        prior = evidence.count_rows(partial(answers, skills, None, uniform)).class_shares()
+        parts = counted(evidence, evidence.count_rows(partial(answers, skills, None, prior), keep=True))
         return self._build_result(
             annotations,
-            probabilities,
-            confusions=confusions,
             skills=skills,
             class_prior=prior,
             history={"largest_skill_change": changes},
-            warnings=(NO_ROOM,) if confusions is None else (),
+            warnings=(NO_ROOM,) if parts["confusions"] is None else (),
+            **parts,
         )
-
-
-def agreement_with(annotations: Annotations, answers: NDArray[Any]) -> NDArray[np.float64]:
-    """(n_annotators,) mean probability of their labels by `answers` (n_items, n_classes); chance without labels."""
-    agreed = answers[annotations.item, annotations.label]
-    weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
-    total = np.bincount(annotations.annotator, weights=weight, minlength=annotations.n_annotators)
-    right = np.bincount(annotations.annotator, weights=weight * agreed, minlength=annotations.n_annotators)
-    return np.where(total > 0, right / np.where(total > 0, total, 1.0), 1 / annotations.n_classes)
-
-
-def skill_votes(annotations: Annotations, skills: NDArray[Any]) -> NDArray[np.float64]:
-    """(n_items, n_classes) votes in which each annotation counts its weight times its annotator's skill."""
-    own = 1.0 if annotations.weight is None else annotations.weight
-    return np.round(vote_totals(annotations, own * skills[annotations.annotator]), TIE_DIGITS)

@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
-from crowdprism.aggregators.cells import cells_of
 from crowdprism.aggregators.crowd_prior import ConfusionPrior
 from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, climb
 from crowdprism.aggregators.expectation import ConfusionPass
-from crowdprism.aggregators.majority_vote import mean_over_labelled, vote_shares, vote_totals
+from crowdprism.aggregators.majority_vote import mean_of_labelled, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, co_label_entries
 from crowdprism.errors import UnsuitableDataError
@@ -40,11 +39,10 @@ def vote_start(annotations: Annotations, *, method: str) -> VoteStart:
     """Measure annotators against vote shares; refuses crowds whose confusions would not fit in memory."""
     require_block_room(annotations.n_annotators, annotations.n_classes, method, of="annotators")
     totals = vote_totals(annotations)
-    shares = vote_shares(totals, np.full(annotations.n_classes, 1 / annotations.n_classes))
-    shares = with_gold_classes(shares, annotations)
+    shares = with_gold_classes(normalize_rows(totals), annotations)
     counts = confusion_counts(annotations, shares)
     pooled = np.asarray(pooled_confusion(counts), dtype=np.float64)
-    prior = mean_over_labelled(shares, totals.sum(axis=1) > 0)
+    prior = mean_of_labelled(shares, totals.sum(axis=1) > 0)
     return VoteStart(np.asarray(normalize_rows(counts + pooled), dtype=np.float64), pooled, prior)
 
 
@@ -145,8 +143,8 @@ def refine_by_em(
 
     With `max_iter=0` the class probabilities are those of the given parameters.
     """
-    cells = cells_of(annotations, columns=annotations.n_classes, method="Dawid-Skene")
-    evidence = ConfusionPass(cells)
+    evidence = ConfusionPass(annotations, method="Dawid-Skene")
+    cells = evidence.cells
     given = model_of_confusions(confusions, class_prior, cells)
     if max_iter == 0:
         return EMFit(evidence.expect(given).kept, np.asarray(confusions, dtype=np.float64), given.class_prior, [])

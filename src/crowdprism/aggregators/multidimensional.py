@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.base import NO_ROOM, Aggregator, with_gold_classes
+from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.em import TOLERANCE
 from crowdprism.aggregators.kos import two_class_problems
-from crowdprism.aggregators.majority_vote import confusions_against, mean_over_labelled
+from crowdprism.aggregators.majority_vote import by_votes
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.parameters import Allowed, Real, Whole
@@ -178,20 +178,13 @@ class MultidimensionalCrowd(Aggregator):
                 history.extend(objective)
                 bar.advance()
         columns = np.stack(yes, axis=1) if len(yes) > 1 else np.stack([1 - yes[0], yes[0]], axis=1)
-        decoded = with_gold_classes(normalize_rows(columns), annotations)
         labelled = np.bincount(annotations.item, weights=weight, minlength=annotations.n_items) > 0
-        prior = mean_over_labelled(decoded, labelled)
-        probabilities = np.where(labelled[:, None], decoded, prior)
-        confusions = confusions_against(annotations, probabilities)
         return self._build_result(
             annotations,
-            probabilities,
-            confusions=confusions,
             skills=np.mean(skills, axis=0),
-            class_prior=prior,
             history={"objective": history},
             seed=self.random_state,
-            warnings=(NO_ROOM,) if confusions is None else (),
+            **by_votes(annotations, normalize_rows(columns), labelled),
         )
 
     def _labels(self, annotations: Annotations, sign: Any, weight: FloatArray, *, chosen: int) -> SignedLabels:

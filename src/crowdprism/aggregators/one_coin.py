@@ -11,16 +11,9 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.dawid_skene import ClassPrior
-from crowdprism.aggregators.em import (
-    MAX_ITER,
-    TOLERANCE,
-    Expectation,
-    FloatArray,
-    carried_over,
-    climb,
-    fixed_class_prior,
-)
-from crowdprism.aggregators.evidence import vote_pass
+from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb, fixed_class_prior
+from crowdprism.aggregators.expectation import VotePass
+from crowdprism.aggregators.known_annotators import carried_over
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.parameters import Allowed, Real
@@ -100,7 +93,7 @@ class CoinAggregator(IncrementalAggregator):
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
         name, n_classes = type(self).__name__, annotations.n_classes
         fixed = fixed_class_prior(self.class_prior, n_classes)
-        evidence = vote_pass(annotations, method=name)
+        evidence = VotePass(annotations, method=name)
         votes = evidence.count_votes()
         common = float(votes.counts.sum() / max(evidence.total_weight, EDGE))
         prior = CoinPrior(self.prior_strength * common, self.prior_strength * (1 - common))

@@ -16,7 +16,7 @@ import numpy as np
 from crowdprism.aggregators.crowd_prior import ConfusionPrior
 from crowdprism.aggregators.dawid_skene import ConfusionModel, DawidSkene, maximize
 from crowdprism.aggregators.em import Expectation, FloatArray, climb, fixed_class_prior
-from crowdprism.aggregators.evidence import confusion_pass
+from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.ordering import class_scores
 from crowdprism.errors import UnsuitableDataError, some
@@ -55,7 +55,7 @@ class OrdinalDawidSkene(DawidSkene):
         if not confusions_fit(annotations.n_annotators, annotations.n_classes):
             raise UnsuitableDataError("Full confusion matrices would not fit in memory. Use one-coin.")
         fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
-        evidence = confusion_pass(annotations, method="Ordinal Dawid-Skene")
+        evidence = ConfusionPass(annotations, method="Ordinal Dawid-Skene")
         cells, strength = evidence.cells, STRENGTH if self.prior_strength is None else self.prior_strength
         expectation, history = evidence.count_votes(), []
         for _ in range(ROUNDS):

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import Expectation, FloatArray, Sums
-from crowdprism.aggregators.evidence import sum_blocks
 from crowdprism.aggregators.expectation import FLOOR, ConfusionPass
 from crowdprism.annotations import Annotations
 
@@ -59,20 +58,21 @@ class SkillModel:
     right: FloatArray  # (n_annotators, true class)
 
 
-def crowd_skill(annotations: Annotations, evidence: ConfusionPass) -> CrowdSkill | None:
+def crowd_skill(evidence: ConfusionPass) -> CrowdSkill | None:
     """Estimate skills from how often annotators agree on items; None where no item has labels of two annotators.
 
     Two annotators of skill p agree with probability p^2 + (1-p)^2 / (K-1). How far annotators differ is the variance
     component of a one-way random-effects model of agreement.
     """
-    c = 1.0 / max(annotations.n_classes - 1, 1)
-    found = sum_blocks(annotations, evidence.groups, _add_agreement, counts_shape=(2, annotations.n_annotators))
+    c = 1.0 / max(evidence.n_classes - 1, 1)
+    shape = (2, evidence.cells.n_annotators)
+    found = evidence.source.sum_blocks(evidence.groups, _add_agreement, counts_shape=shape)
     (weight, total), squares = found.counts, float(found.class_totals[0])
     if not weight.any():
         return None
     mean = total.sum() / weight.sum()
     root = np.sqrt(max(c * c - (1 + c) * (c - mean), 0.0))
-    skill = float(np.clip((c + root) / (1 + c), 1.0 / annotations.n_classes + LEAST_ABOVE_CHANCE, LARGEST_SKILL))
+    skill = float(np.clip((c + root) / (1 + c), 1.0 / evidence.n_classes + LEAST_ABOVE_CHANCE, LARGEST_SKILL))
     return CrowdSkill(skill, _skill_weight(weight, total, squares, skill=skill, contrast=skill - (1 - skill) * c))
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from crowdprism.aggregators import Aggregator, make_aggregator
+from crowdprism.aggregators.em import sum_groups
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.results.fit_result import json_ready
@@ -17,9 +18,8 @@ from crowdprism.results.manifest import LABELS
 from crowdprism.results.replacing import replacing_run
 from crowdprism.shards.journal import DiskJournal
 from crowdprism.shards.label_files import LabelFiles
-from crowdprism.shards.passes import StoredAnnotations, run_in_threads
+from crowdprism.shards.passes import StoredAnnotations
 from crowdprism.shards.store import Shards
-from crowdprism.shards.voting import parts_of_vote
 
 EngineName = Literal["local", "spark"]
 OUT_OF_CORE = frozenset(
@@ -104,9 +104,9 @@ def fit_store(
     shutil.rmtree(labels, ignore_errors=True)
     journal = DiskJournal(working / "journal", run_of(aggregator, store))
     labels.mkdir()
-    with spark_engine(master) if engine == "spark" else nullcontext(run_in_threads) as run:
+    with spark_engine(master) if engine == "spark" else nullcontext(sum_groups) as run:
         files = LabelFiles(labels, store)
-        data = StoredAnnotations(store, labels=files, journal=journal, voting=parts_of_vote, engine=run)
+        data = StoredAnnotations(store, labels=files, journal=journal, engine=run)
         return aggregator.fit_out_of_core(data).result_
 
 
