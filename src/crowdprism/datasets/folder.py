@@ -213,7 +213,7 @@ def flat_pixels(images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 def read_mosaics(paths: Sequence[Path]) -> NDArray[np.uint8]:
     """(n_items, 32, 32, 3) from JPEG mosaics of 100 x 100 images, row by row, one mosaic after the other."""
-    Image = import_pillow("or fetch the exact images: crowdprism datasets fetch cifar10")
+    Image = import_pillow("pip install pillow, or fetch the exact images: crowdprism datasets fetch cifar10")
     found = []
     for path in paths:
         try:
@@ -225,10 +225,9 @@ def read_mosaics(paths: Sequence[Path]) -> NDArray[np.uint8]:
     return np.concatenate(found)
 
 
-def import_pillow(alternative: str = "") -> Any:
+def import_pillow(remedy: str = "pip install pillow") -> Any:
     try:
         from PIL import Image
     except ImportError as error:
-        remedy = f"pip install pillow, {alternative}" if alternative else "pip install pillow"
-        raise MissingDependencyError(f"These images are JPEG files, which need Pillow: {remedy}") from error
+        raise MissingDependencyError(f"Images need Pillow: {remedy}") from error
     return Image

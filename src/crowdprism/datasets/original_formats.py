@@ -10,8 +10,8 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
@@ -111,65 +111,55 @@ def read_members(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, byt
         raise _damaged(path, str(error)) from error
 
 
-@dataclass(frozen=True)
-class LabelMeTables:
-    answers: NDArray[np.int64]  # (training photograph, annotator)
-    labels: Mapping[str, NDArray[np.int64]]
-    filenames: Mapping[str, list[str]]
-
-
 def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
-    @cache
-    def tables() -> LabelMeTables:
-        return read_labelme_tables(path)
+    texts = cache(partial(read_labelme_texts, path))
+
+    def table(name: str) -> NDArray[np.int64]:
+        try:
+            return np.loadtxt(io.StringIO(texts()[name]), ndmin=2 if name == "answers.txt" else 1).astype(np.int64)
+        except ValueError as error:
+            raise _damaged(path, str(error)) from error
 
     def truth() -> NDArray[np.int64]:
-        return np.concatenate(list(tables().labels.values()))
+        return np.concatenate([table(f"labels_{split}.txt") for split in SPLIT_ORDER])
+
+    def annotations() -> Annotations:
+        answers, n_train = table("answers.txt"), len(table("labels_train.txt"))
+        if len(answers) != n_train:
+            raise _damaged(path, f"it has {len(answers)} rows of answers for {n_train} training photographs")
+        answers = answers[:, (answers != NO_ANSWER).any(axis=0)]
+        item, annotator = np.nonzero(answers != NO_ANSWER)
+        built = Annotations.from_triplets(
+            item,
+            annotator,
+            answers[item, annotator],
+            classes=range(entry.n_classes),
+            item_names=range(len(truth())),
+            gold=dict(enumerate(truth().tolist())),
+        )
+        return replace(built, classes=name_array(entry.classes))
 
     return DatasetReaders(
         gold=lambda: complete_gold(truth()),
-        splits=lambda: consecutive_splits({split: len(labels) for split, labels in tables().labels.items()}),
-        annotations=lambda: labelme_annotations(entry, tables(), truth()),
-        images=lambda: read_photographs(path, tables().filenames),
+        splits=lambda: consecutive_splits({split: len(table(f"labels_{split}.txt")) for split in SPLIT_ORDER}),
+        annotations=annotations,
+        images=lambda: read_photographs(path, [texts()[f"filenames_{split}.txt"] for split in SPLIT_ORDER]),
     )
 
 
-def labelme_annotations(entry: DatasetEntry, tables: LabelMeTables, truth: NDArray[np.int64]) -> Annotations:
-    """Annotations of all photographs, without the annotators who gave no answer."""
-    answers = tables.answers[:, (tables.answers != NO_ANSWER).any(axis=0)]
-    item, annotator = np.nonzero(answers != NO_ANSWER)
-    built = Annotations.from_triplets(
-        item,
-        annotator,
-        answers[item, annotator],
-        classes=range(entry.n_classes),
-        item_names=range(len(truth)),
-        gold=dict(enumerate(truth.tolist())),
-    )
-    return replace(built, classes=name_array(entry.classes))
-
-
-def read_labelme_tables(path: Path) -> LabelMeTables:
-    """Read the text files of the archive and check that their lengths agree."""
+def read_labelme_texts(path: Path) -> dict[str, str]:
+    """The text files of the archive, by name."""
     texts = {name: content.decode(errors="replace") for name, content in read_members(path, LABELME_TABLES)}
     missing = [name for name in LABELME_TABLES if name not in texts]
     if missing:
         raise _damaged(path, f"it lacks {', '.join(missing)}")
-    try:
-        answers = np.loadtxt(io.StringIO(texts["answers.txt"]), ndmin=2).astype(np.int64)
-        labels = {s: np.loadtxt(io.StringIO(texts[f"labels_{s}.txt"]), ndmin=1).astype(np.int64) for s in SPLIT_ORDER}
-    except ValueError as error:
-        raise _damaged(path, str(error)) from error
-    filenames = {split: texts[f"filenames_{split}.txt"].split() for split in SPLIT_ORDER}
-    if len(answers) != len(labels["train"]):
-        raise _damaged(path, f"it has {len(answers)} rows of answers for {len(labels['train'])} training photographs")
-    return LabelMeTables(answers, labels, filenames)
+    return texts
 
 
-def read_photographs(path: Path, filenames: Mapping[str, list[str]]) -> NDArray[np.uint8]:
-    """(n_items, height, width, 3), in the order of the file names, training photographs first."""
+def read_photographs(path: Path, filenames: Sequence[str]) -> NDArray[np.uint8]:
+    """(n_items, height, width, 3), in the order of the file names, of which there are several in each text."""
     Image = import_pillow()
-    place = {name: row for row, name in enumerate(name for names in filenames.values() for name in names)}
+    place = {name: row for row, name in enumerate(" ".join(filenames).split())}
     found: dict[int, NDArray[np.uint8]] = {}
     for name, content in read_members(path, place):
         with Image.open(io.BytesIO(content)) as picture:

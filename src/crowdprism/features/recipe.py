@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.errors import some
+from crowdprism.errors import InvalidParameterError, some
 from crowdprism.files import cache_folder, replacing_file
+from crowdprism.progress import progress
 from crowdprism.results.loading import read_arrays
 from crowdprism.results.manifest import RunFiles, read_run, require_schema
 
@@ -96,6 +97,37 @@ def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any
     except OSError:
         pass
     return made
+
+
+def choose_embedding(
+    wanted: str, kind: str, embeddings: Mapping[str, str], prefix: str, advice: str
+) -> tuple[str, str]:
+    """The name of the embedding to use, and a sentence that says so.
+
+    `embeddings` says what the features of the pretrained and of the plain embedding are, in this order; the plain one
+    serves where there is `advice` how to install the other. Names after the prefix are those of another library.
+    """
+    pretrained, plain = embeddings
+    chosen = wanted if wanted != "auto" else plain if advice else pretrained
+    if chosen not in embeddings and not chosen.startswith(prefix):
+        raise InvalidParameterError(
+            f"There is no {kind.lower()} embedding {wanted!r}; there are auto, {pretrained}, {plain} and {prefix}NAME."
+        )
+    what = embeddings.get(chosen, f"come from {chosen.removeprefix(prefix)} of {prefix.rstrip(':')}")
+    return chosen, f"{kind} features {what}." + (f" {advice}" if wanted == "auto" and advice else "")
+
+
+def embed_in_batches(
+    things: Sequence[Any], embed: Callable[[Sequence[Any]], NDArray[Any]], *, kind: str, batch: int
+) -> NDArray[np.float32]:
+    """(n_things, n_features), with a progress bar."""
+    found = []
+    with progress(f"embedding {kind}", total=len(things)) as bar:
+        for start in range(0, len(things), batch):
+            some_things = things[start : start + batch]
+            found.append(np.asarray(embed(some_things), dtype=np.float32))
+            bar.advance(len(some_things))
+    return np.concatenate(found)
 
 
 def file_stamp(path: Path) -> tuple[str, int, int]:

