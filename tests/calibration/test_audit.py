@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from crowdprism import Annotations, make_aggregator
-from crowdprism.calibration.audit import allocated, audit_plan, audit_result, stated_confidence, strata_of
+from crowdprism.calibration.audit import allocated, audit_plan, audit_result, strata_of
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 from crowdprism.results import FitResult
 
@@ -55,7 +55,7 @@ def test_the_name_changes_with_the_labels(result: FitResult) -> None:
 def test_uncertain_items_are_asked_more_often(result: FitResult) -> None:
     plan = audit_plan(result, 30)
     assert Counter(plan.stratum[plan.asked].tolist()) == {0: 10, 1: 10, 2: 10}
-    confidence = stated_confidence(result)
+    confidence = result.class_probabilities.max(axis=1) if result.confidence is None else result.confidence
     means = [confidence[plan.stratum == place].mean() for place in range(3)]
     assert means == sorted(means)
     sizes = np.bincount(plan.stratum)

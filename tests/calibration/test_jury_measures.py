@@ -10,7 +10,6 @@ from crowdprism.calibration.jury_measures import (
     bootstrap_weights,
     chosen_panel,
     class_rates,
-    cohen_kappa,
     effective_number,
     error_correlations,
     greedy_path,
@@ -20,6 +19,7 @@ from crowdprism.calibration.jury_measures import (
     vote_scores,
     vote_shares,
 )
+from crowdprism.diagnostics.co_labelling import beyond_chance
 
 
 @pytest.fixture
@@ -30,14 +30,16 @@ def random() -> np.random.Generator:
 def test_kappa_is_that_of_scikit_learn_for_every_sample(random: np.random.Generator) -> None:
     truth, label = random.integers(0, 3, 50), random.integers(0, 3, 50)
     weights = bootstrap_weights(50, seed=1)[:5]
-    found = cohen_kappa(*class_rates(weights, label, truth, 3))
+    right, named, true = class_rates(weights, label, truth, 3)
+    found = beyond_chance(right, (named * true).sum(axis=1))
     for row, value in zip(weights, found, strict=True):
         assert value == pytest.approx(cohen_kappa_score(truth, label, sample_weight=row))
 
 
 def test_kappa_is_unknown_where_only_one_class_occurs() -> None:
     ones = np.ones(5, dtype=int)
-    assert np.isnan(cohen_kappa(*class_rates(np.ones((1, 5)), ones, ones, 2)))
+    right, named, true = class_rates(np.ones((1, 5)), ones, ones, 2)
+    assert np.isnan(beyond_chance(right, (named * true).sum(axis=1))).all()
 
 
 def test_error_correlations_are_those_of_numpy_on_shared_items(random: np.random.Generator) -> None:

@@ -100,9 +100,9 @@ def audit_plan(
         raise InvalidParameterError(
             f"An audit needs at least {MIN_ANSWERS} answers for an interval, not {n}.", parameter="n"
         )
-    result = source
     if isinstance(source, Annotations):
-        annotations, result = source, make_aggregator(DEFAULT_METHOD).fit(source).result_
+        annotations, source = source, make_aggregator(DEFAULT_METHOD).fit(source).result_
+    result: FitResult = source
     if annotations is not None:
         names = {role: getattr(result, role).tolist() for role in ("items", "annotators", "classes")}
         annotations = annotations.reindexed(**names)
@@ -113,7 +113,8 @@ def audit_plan(
         raise InvalidAnnotationsError("Every item has gold: there is nothing to audit. Compare the labels with it.")
     n_strata = max(1, min(N_STRATA, int(n) // LEAST_PER_STRATUM, int(open_items.sum()) // LEAST_PER_STRATUM))
     stratum = np.full(result.n_items, n_strata)
-    stratum[open_items] = strata_of(stated_confidence(result)[open_items], n_strata)
+    stated = result.class_probabilities.max(axis=1) if result.confidence is None else result.confidence
+    stratum[open_items] = strata_of(np.asarray(stated)[open_items], n_strata)
     sizes = np.bincount(stratum[open_items], minlength=n_strata)
     counts = allocated(int(n), sizes)
     drawn = [
@@ -133,12 +134,6 @@ def audit_plan(
         known=known,
         annotations=annotations,
     )
-
-
-def stated_confidence(result: FitResult) -> NDArray[Any]:
-    """(n_items,) how sure the result is of each label: its confidence, or else the highest probability."""
-    confidence = getattr(result, "confidence", None)
-    return np.asarray(result.class_probabilities.max(axis=1) if confidence is None else confidence)
 
 
 def strata_of(confidence: NDArray[Any], n_strata: int) -> NDArray[np.int64]:

@@ -20,6 +20,7 @@ from crowdprism.annotations.names import plain, positions
 from crowdprism.calibration import jury_measures as measures
 from crowdprism.calibration.alternative_annotator import AlternativeTest, alternative_annotator_test
 from crowdprism.calibration.jury_measures import FloatArray, Table
+from crowdprism.diagnostics.co_labelling import beyond_chance
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
 from crowdprism.results.intervals import beta_interval, require_level
 from crowdprism.seeding import stream
@@ -160,7 +161,7 @@ class Sample:
             name=name,
             n=n,
             accuracy=Figure(n_right / n, float(low), float(high)),
-            kappa=self.figure(measures.cohen_kappa(right, named, true)),
+            kappa=self.figure(beyond_chance(right, (named * true).sum(axis=1))),  # Cohen's
             over_use={one: self.figure((named - true)[:, code]) for code, one in enumerate(self.classes)},
             adds=self.mean(scores[0] - scores[1]),
         )

@@ -35,8 +35,7 @@ def bootstrap_weights(n_items: int, seed: int) -> FloatArray:
 
 def one_hot(codes: NDArray[Any], n_classes: int) -> FloatArray:
     """(item, class) 1 for the class of each item; all 0 where the code is -1."""
-    hot: FloatArray = (codes[:, None] == np.arange(n_classes)).astype(np.float64)
-    return hot
+    return np.asarray(codes[:, None] == np.arange(n_classes), dtype=np.float64)
 
 
 def class_rates(weights: FloatArray, label: NDArray[Any], truth: NDArray[Any], n_classes: int) -> tuple[Any, Any, Any]:
@@ -44,17 +43,6 @@ def class_rates(weights: FloatArray, label: NDArray[Any], truth: NDArray[Any], n
     total = np.maximum(weights.sum(axis=1), 1.0)
     right = weights @ (label == truth) / total
     return right, *(weights @ one_hot(codes, n_classes) / total[:, None] for codes in (label, truth))
-
-
-def cohen_kappa(right: FloatArray, given: FloatArray, true: FloatArray) -> FloatArray:
-    """(sample,) agreement beyond chance: (p - e) / (1 - e), where e is what the shares of the labels alone would give.
-
-    NaN where only one class occurs.
-    """
-    chance = (given * true).sum(axis=1)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        kappa: FloatArray = np.where(chance < 1 - 1e-12, (right - chance) / (1 - chance), np.nan)
-    return kappa
 
 
 def error_correlations(weights: FloatArray, labels: Table, truth: NDArray[Any]) -> tuple[FloatArray, NDArray[Any]]:
@@ -82,21 +70,19 @@ def effective_number(correlations: FloatArray, n_judges: int) -> FloatArray:
     """(sample,) n / (1 + (n - 1) r), where r is the mean correlation of errors, at least 0; NaN where none is known."""
     known = np.isfinite(correlations)
     mean = np.where(known, correlations, 0.0).sum(axis=1) / np.maximum(known.sum(axis=1), 1)
-    number: FloatArray = n_judges / (1 + (n_judges - 1) * np.clip(mean, 0.0, 1.0))
+    number = n_judges / (1 + (n_judges - 1) * np.clip(mean, 0.0, 1.0))
     return np.where(known.any(axis=1) | (n_judges == 1), number, np.nan)
 
 
 def vote_counts(labels: Table, n_classes: int) -> FloatArray:
     """(item, class) number of votes."""
-    counts = np.stack([(labels == code).sum(axis=1) for code in range(n_classes)], axis=1)
-    return counts.astype(np.float64)
+    return np.stack([(labels == code).sum(axis=1) for code in range(n_classes)], axis=1).astype(np.float64)
 
 
 def vote_shares(votes: FloatArray) -> FloatArray:
     """(item, class) 1/k for each of the k classes with most votes; every class ties where nobody voted."""
     best = votes == votes.max(axis=1, keepdims=True)
-    shares: FloatArray = best / best.sum(axis=1, keepdims=True)
-    return shares
+    return np.asarray(best / best.sum(axis=1, keepdims=True))
 
 
 def vote_scores(labels: Table, truth: NDArray[Any], n_classes: int) -> FloatArray:
@@ -159,8 +145,7 @@ def vote_confusion(votes: FloatArray, truth: NDArray[Any], weights: FloatArray) 
     added = np.full((n_classes, n_classes), (1 - accuracy) / max(n_classes - 1, 1))
     np.fill_diagonal(added, accuracy)
     counts = counts + added
-    confusion: FloatArray = counts / counts.sum(axis=1, keepdims=True)
-    return confusion
+    return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
 
 def prevalence_from(voted: FloatArray, confusion: FloatArray) -> FloatArray:

@@ -290,7 +290,7 @@ def suspicious_pairs(
     key, pair = np.unique(np.minimum(one, two) * annotations.n_annotators + np.maximum(one, two), return_inverse=True)
     common = np.bincount(pair, minlength=len(key))
     seen = np.bincount(pair, annotations.label[first_row] == annotations.label[second_row], len(key))
-    mean = np.bincount(pair, expected, len(key))
+    mean = np.bincount(pair, expected, len(key)).astype(np.float64)
     spread = np.sqrt(np.bincount(pair, expected * (1 - expected), len(key)) + FLOOR)
     excess, judged = (seen - mean) / spread, common >= MIN_COMMON
     if judged.sum() >= MIN_PAIRS:  # measured from the median of the judged pairs, in units of their usual scatter

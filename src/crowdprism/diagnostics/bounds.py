@@ -186,7 +186,6 @@ class TheoremInputs:
 
     @property
     def beta(self) -> float:
-        """Inverse of the least label probability."""
         return 1.0 / self.smallest_probability
 
     @property

@@ -241,12 +241,12 @@ def annotator_intervals(
     tails = [(1 - level) / 2, (1 + level) / 2]
     accuracy = np.einsum("dmkk,k->dm", drawn, prior / prior.sum())
     blank = np.where(enough, 1.0, np.nan)
-    confusion = np.quantile(drawn, tails, axis=0) * blank[:, None, None]
-    low, high = np.quantile(accuracy, tails, axis=0) * blank
+    low, high = np.quantile(drawn, tails, axis=0) * blank[:, None, None]
+    accuracy_low, accuracy_high = np.quantile(accuracy, tails, axis=0) * blank
     few = annotations.annotators[~enough].tolist()
     remark = f"{len(few)} of {len(enough)} annotators have fewer than {min_labels} annotations and get no interval"
     remarks = (f"{remark}: {some(few)}.",) if few else ()
-    return Intervals(*confusion, accuracy.mean(axis=0), low, high, enough, level, remarks)
+    return Intervals(low, high, accuracy.mean(axis=0), accuracy_low, accuracy_high, enough, level, remarks)
 
 
 def result_intervals(result: FitResult, annotations: Annotations, **options: Any) -> Intervals:

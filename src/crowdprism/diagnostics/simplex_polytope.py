@@ -147,9 +147,9 @@ class SimplexPolytope:
         """
         if self.n_classes == 2:
             low, high = float(self.points.min()), float(self.points.max())
-            distance = min(high, -low)
-            ends = [[-1.0 / (2 * high)], [-1.0 / (2 * low)]] if distance > TOLERANCE else np.empty((0, 1))
-            return Vertices(self.to_classes(np.asarray(ends)), distance, exact=True, n_rows=2)
+            nearest = min(high, -low)
+            ends = [[-1.0 / (2 * high)], [-1.0 / (2 * low)]] if nearest > TOLERANCE else np.empty((0, 1))
+            return Vertices(self.to_classes(np.asarray(ends)), nearest, exact=True, n_rows=2)
         chosen = sorted(extremes(self.rows) | extremes(self.points))  # so that the first hull has full dimension
         hull = convex_hull(self.points[chosen])
         radius = inner_radius(self.n_classes)
