@@ -47,10 +47,10 @@ def test_commands_of_the_pages_exist_with_their_options(page: str, line: str) ->
 
     from crowdprism.cli.app import app
 
-    known = typer.main.get_command(app).commands
     _, name, *words = line.split()
-    assert name in known, f"{page}: {line}"
-    options = {option for parameter in known[name].params for option in parameter.opts}
+    command = typer.main.get_command(app).get_command(None, name)
+    assert command is not None, f"{page}: {line}"
+    options = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("-") and word != "-"} <= options
 
 

@@ -10,20 +10,21 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import pytest
-import typer.main
 
 import crowdprism
 from crowdprism.cli import INTERRUPTED
-from crowdprism.cli.app import MODULES, OptionNames, app, error_message
+from crowdprism.cli.app import COMMANDS, OptionNames, error_message, load_command
+from crowdprism.cli.datasets import list_datasets
 from crowdprism.errors import InvalidParameterError, UnreadableFileError
 
 
 def test_every_command_has_help_with_an_example(run) -> None:
     assert run("--help").code == 0
-    for name in MODULES:
+    for name in COMMANDS:
         shown = run(name, "--help")
         assert shown.code == 0
         assert "Example" in shown.out, name
@@ -38,16 +39,25 @@ def test_only_the_command_that_was_called_is_imported() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     loaded = set(done.stderr.split())
     assert {"convert", "options"} <= loaded
-    assert not loaded & {*MODULES.values(), "numpy", "polars", "torch"} - {"convert"}
+    assert not loaded & {*(module for module, _ in COMMANDS.values()), "numpy", "polars", "torch"} - {"convert"}
 
 
-def test_the_list_of_commands_loads_neither_numpy_nor_polars() -> None:
+def test_the_list_of_commands_loads_no_command_and_no_large_library() -> None:
     code = (
         "import sys, atexit; from crowdprism.cli import main; sys.argv[1:] = ['--help']\n"
         "atexit.register(lambda: print(*sys.modules, file=sys.stderr)); main()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
-    assert not set(done.stderr.split()) & {"numpy", "polars", "torch", "sklearn"}
+    commands = {f"crowdprism.cli.{module}" for module, _ in COMMANDS.values()}
+    assert not set(done.stderr.split()) & {*commands, "numpy", "polars", "torch", "sklearn", "rich"}
+
+
+def test_the_list_says_of_each_command_what_its_help_begins_with() -> None:
+    for name, (module, about) in COMMANDS.items():
+        command = getattr(import_module(f"crowdprism.cli.{module}"), name)
+        command = list_datasets if name == "datasets" else command
+        first = command.__doc__.split()[:2]
+        assert about.split()[:2] == first, name
 
 
 @pytest.mark.parametrize(
@@ -92,7 +102,7 @@ def test_a_folder_without_a_run_is_explained_in_commands(small_folder: Path, fai
 
 @pytest.fixture
 def names() -> OptionNames:
-    return OptionNames(typer.main.get_command(app).commands["train"].params)
+    return OptionNames(load_command("train").params)
 
 
 @pytest.mark.parametrize(

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 import crowdprism as cp
-from crowdprism.cli.questions import ContentOptions, describe_source, save_page
+from crowdprism.cli.questions import ContentOptions, describe_source
 from crowdprism.cli.screen import set_quiet
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import read_annotations_with_report
-from crowdprism.report.answer_page import Questions
 
 ROWS = "item,annotator,label,text\nx,a,1,hello\nx,b,2,hello\ny,a,1,bye\n"
 
@@ -36,6 +35,7 @@ def test_content_comes_from_the_annotation_file_or_from_a_table(tmp_path: Path) 
 def test_nothing_to_ask_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     set_quiet(False)  # as a command would
     annotations = cp.Annotations.from_dense([[0, 1], [1, 1]])
-    save_page(tmp_path / "p.html", Questions("t", "n", [], annotations.classes), remote_images=False)
+    result = cp.MajorityVote().fit(annotations).result_
+    ContentOptions().save_page(tmp_path / "p.html", [], result, title="t")
     assert "nothing to ask" in capsys.readouterr().err
     assert not (tmp_path / "p.html").exists()

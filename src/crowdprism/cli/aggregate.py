@@ -139,7 +139,6 @@ def deliver(
 
 
 def to_record(result: cp.FitResult, annotations: cp.Annotations) -> dict[str, Any]:
-    """What `--json` prints."""
     return {
         "method": result.method,
         "items": result.n_items,

@@ -6,7 +6,8 @@ import difflib
 import shlex
 import sys
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -21,38 +22,37 @@ from crowdprism.cli.screen import command_line
 from crowdprism.errors import CrowdprismError
 from crowdprism.progress import set_progress
 
-MODULES = {  # command -> module of this package that holds it, in the order of --help
-    "demo": "demo",
-    "aggregate": "aggregate",
-    "train": "train",
-    "predict": "predict",
-    "compare": "compare",
-    "info": "convert",
-    "diagnose": "diagnose",
-    "suggest": "diagnose",
-    "audit": "audit_command",
-    "jury": "jury_command",
-    "rank": "rank_command",
-    "rate": "rate_command",
-    "convert": "convert",
-    "shard": "shard_command",
-    "report": "report",
-    "simulate": "simulate",
-    "reproduce": "reproduce",
-    "datasets": "datasets",
+COMMANDS = {  # module of this package, and what `crowdprism --help` says of the command without loading the module
+    "demo": ("demo", "Compare methods on handwritten digits labelled by simulated annotators."),
+    "aggregate": (
+        "aggregate",
+        "Combine the labels of annotators into one label per item, and rate the annotators.",
+    ),
+    "train": ("train", "Train a classifier on features and annotations, without any true labels."),
+    "predict": ("predict", "Label new items with a trained classifier."),
+    "compare": ("compare", "Compare many methods on your annotations, with or without gold, and recommend one."),
+    "info": ("convert", "Describe annotation files: their content, and how far annotators agree."),
+    "diagnose": ("diagnose", "Check whether a result can be trusted, and which annotators and items to look at."),
+    "suggest": ("diagnose", "Choose which items to label next, and which annotators to ask."),
+    "audit": ("audit_command", "Measure how right labels are: draw items, have them answered, and read the answers."),
+    "jury": ("jury_command", "Measure judges, such as language models, against gold or people."),
+    "rank": ("rank_command", 'Rank items by answers to "which of these two is better?".'),
+    "rate": ("rate_command", "Score items from ratings that are numbers."),
+    "convert": ("convert", "Convert an annotation file, or the labels of a run to tasks of an annotation tool."),
+    "shard": ("shard_command", "Sort tables that do not fit in memory into a store."),
+    "report": ("report", "Write the result of a run as one HTML page that opens offline."),
+    "simulate": ("simulate", "Simulate annotations; the true classes are written as gold."),
+    "reproduce": ("reproduce", "Run a published experiment and compare it with the published numbers."),
+    "datasets": ("datasets", "List data sets, describe one, or download one that is public."),
 }
 ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options that may come before or after the command
-SETTINGS: dict[str, Any] = {
-    "rich_markup_mode": "markdown",
-    "context_settings": {"help_option_names": ["-h", "--help"]},
-}
+HELP: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"]}}
 
 
 class Command(TyperCommand):
     """A command that answers Ctrl-C with a sentence and names its own options in errors of the library."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:  # commands that keep something catch Ctrl-C themselves
@@ -83,34 +83,29 @@ class OptionNames:
         return f"{long} {value if value in ('', '...') else shlex.quote(value)}".rstrip()
 
 
-class Commands(Mapping[str, Any]):
-    """The commands by name; each is imported when it is first looked up."""
-
-    def __init__(self) -> None:
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name not in self._loaded:
-            command = getattr(import_module(f"crowdprism.cli.{MODULES[name]}"), name)
-            if not isinstance(command, typer.Typer):
-                function, command = command, typer.Typer(add_completion=False, **SETTINGS)
-                command.command(name, cls=Command)(expand_groups(function))
-            self._loaded[name] = typer.main.get_command(command)
-        return self._loaded[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(MODULES)
-
-    def __len__(self) -> int:
-        return len(MODULES)
+@cache
+def load_command(name: str) -> Any:
+    """Import a command and make it one of typer."""
+    command = getattr(import_module(f"crowdprism.cli.{COMMANDS[name][0]}"), name)
+    if not isinstance(command, typer.Typer):
+        function, command = command, typer.Typer(add_completion=False, rich_markup_mode="markdown", **HELP)
+        command.command(name, cls=Command)(expand_groups(function))
+    return typer.main.get_command(command)
 
 
 class CommandGroup(TyperGroup):
-    """The group of all commands."""
+    """The group of all commands; each is imported when it is first called."""
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = Commands()  # type: ignore[assignment]
+        self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
+
+    def get_command(self, ctx: Any, name: str) -> Any:
+        return load_command(name) if name in COMMANDS else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, about) for name, (_, about) in COMMANDS.items()])
 
 
 app = typer.Typer(
@@ -121,7 +116,8 @@ app = typer.Typer(
     epilog="Exit codes: 0 success; 1 internal error; 2 wrong usage or bad input, nothing was written; 3 the run was "
     "written without its report; 130 interrupted.",
     pretty_exceptions_enable=False,
-    **SETTINGS,
+    rich_markup_mode=None,  # the list of commands is plain text, because loading rich takes longer than all the rest
+    **HELP,
 )
 
 
@@ -181,14 +177,12 @@ def common_first(words: list[str]) -> list[str]:
 
 
 def error_message(error: CrowdprismError) -> str:
-    """The message of an error, after the option whose value is wrong."""
     message = str(error)
     option = error.name_parameter(error.parameter, "") if error.parameter else ""
     return message if option in message else f"{option}: {message}"
 
 
 def usage_message(error: Any) -> str:
-    """What is wrong with the command line, and where to find help."""
     context = getattr(error, "ctx", None)
     unknown = getattr(error, "option_name", None)
     if unknown is not None and context is not None:

@@ -13,7 +13,7 @@ import typer
 import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, ReadingOptions, require_exists
-from crowdprism.cli.questions import ContentOptions, Page, save_page, save_tasks
+from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, save_csv
 from crowdprism.cli.screen import print_json, print_table, print_text, remark
 from crowdprism.errors import InvalidParameterError
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from crowdprism.calibration.audit import AuditPlan, AuditResult
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.raw_annotations import ReadingReport
-    from crowdprism.report.answer_page import Questions
 
 OWN_COLUMNS = ("item", "choices", "answer", "stratum", "probability", "audit")
 N_ANNOTATORS_SHOWN = 20
@@ -80,11 +79,21 @@ def audit(
     labels = labels_under_audit(files, reading, method)
     if answers is None:
         plan = draw(labels, n, seed)
-        shown = content.load(plan.items[plan.asked].tolist(), labels.result, labels.files, labels.report)
+        asked = plan.items[plan.asked].tolist()
+        shown = content.load(asked, labels.result, labels.files, labels.report)
         if output is not None:
             write_questions(plan, output, to, shown)
         if page is not None:
-            save_page(page, page_questions(plan, labels, files, shown), remote_images=content.remote_images)
+            content.save_page(
+                page,
+                asked,
+                labels.result,
+                title=f"Audit: {len(asked)} of {len(plan.items)} items",
+                name=plan.name,
+                annotations=labels.annotations,
+                content=shown,
+                command=f"crowdprism audit {shlex.join(map(str, files))} --answers answers.csv",
+            )
         return
     plan, given = read_answers(labels, answers, n, seed)
     found = audit_result(plan, given)
@@ -111,7 +120,6 @@ def labels_under_audit(files: Sequence[Path], reading: ReadingOptions, method: s
 
 
 def draw(labels: Audited, n: int, seed: int) -> AuditPlan:
-    """Draw the items to ask."""
     from crowdprism.calibration.audit import audit_plan
 
     return audit_plan(labels.result, n, seed, annotations=labels.annotations)
@@ -141,21 +149,6 @@ def write_questions(plan: AuditPlan, output: Path, to: str, shown: ItemContent) 
     remark(f"{len(names)} of {len(plan.items)} items: fill in the answers and pass {output} as --answers")
 
 
-def page_questions(plan: AuditPlan, labels: Audited, files: Sequence[Path], shown: ItemContent) -> Questions:
-    """The items to ask as questions of a page."""
-    from crowdprism.report.answer_page import Questions
-
-    return Questions(
-        title=f"Audit: {len(plan.asked)} of {len(plan.items)} items",
-        name=plan.name,
-        items=plan.items[plan.asked].tolist(),
-        classes=plan.classes,
-        annotations=labels.annotations,
-        content=shown,
-        command=f"crowdprism audit {shlex.join(map(str, files))} --answers answers.csv",
-    )
-
-
 def read_answers(labels: Audited, files: Sequence[Path], n: int, seed: int) -> tuple[AuditPlan, list[tuple[Any, Any]]]:
     """Read the answers and draw the same audit again; its seed and size stand in the file, or come from the options."""
     from crowdprism.formats.gold_file import read_gold
@@ -179,8 +172,6 @@ def read_answers(labels: Audited, files: Sequence[Path], n: int, seed: int) -> t
 
 
 def to_record(plan: AuditPlan, found: AuditResult) -> dict[str, Any]:
-    """What `--json` prints."""
-
     def listed(shares: Mapping[Any, Any]) -> list[dict[str, Any]]:
         return [{"name": name, **(share._asdict() if share else {"n_answers": 0})} for name, share in shares.items()]
 
@@ -222,5 +213,4 @@ def print_audit(plan: AuditPlan, found: AuditResult) -> None:
 
 
 def rows(shares: Mapping[Any, Any]) -> list[list[Any]]:
-    """Rows of a table of shares."""
     return [[name, *(share if share is not None else (None, None, None, 0))] for name, share in shares.items()]

@@ -95,7 +95,6 @@ def compare(
 
 
 def print_comparison(outcome: Comparison) -> None:
-    """Print the ranked table and the recommendation."""
     if not outcome.rows:
         return
     print_table(
@@ -108,7 +107,6 @@ def print_comparison(outcome: Comparison) -> None:
 
 
 def failures(outcome: Comparison) -> list[str]:
-    """One sentence per method that failed."""
     return [f"{row.method} failed: {row.failed}" for row in outcome.rows if row.failed]
 
 

@@ -24,7 +24,6 @@ class NameOrCommand(TyperGroup):
     """Treats a word that is not a command as the name of a data set to describe."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Find the command for the words."""
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             args = [DESCRIBE, *args]
         return super().resolve_command(ctx, args)
@@ -109,7 +108,6 @@ def fetch(name: Name) -> None:
 
 
 def summary_of(entry: DatasetEntry) -> dict[str, Any]:
-    """The facts to print about a data set, in order."""
     return {
         "name": entry.name,
         "what": entry.what,
@@ -134,7 +132,6 @@ def summary_of(entry: DatasetEntry) -> dict[str, Any]:
 
 
 def contents_of(entry: DatasetEntry) -> str:
-    """What an item has besides labels."""
     has = {"features": bool(entry.features), "images": entry.images, "texts": entry.texts}
     return ", ".join(kind for kind, there in has.items() if there) or "labels only"
 
@@ -155,7 +152,6 @@ def place_of(entry: DatasetEntry) -> str:
 
 
 def check_files(entry: DatasetEntry) -> str:
-    """Compare the files in the data folder with the checksums of the catalogue."""
     from crowdprism.datasets.dataset import damaged_files, files_in_data_folder
 
     folder = None if entry.kind == "embedded" else files_in_data_folder(entry)
@@ -166,7 +162,6 @@ def check_files(entry: DatasetEntry) -> str:
 
 
 def readable(value: Any) -> str:
-    """Write lists and splits on one line."""
     if isinstance(value, dict):
         return ", ".join(f"{key} {inner}" for key, inner in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

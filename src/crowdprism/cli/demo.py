@@ -87,7 +87,6 @@ def compare_methods(
 
 
 def to_row(name: str, test_accuracy: Any, label_accuracy: Any, start: float) -> dict[str, Any]:
-    """One row of the comparison."""
     return {
         "method": name,
         "test accuracy": round(float(test_accuracy), 4),

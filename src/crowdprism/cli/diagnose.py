@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import replace
 from math import nan
 from pathlib import Path
@@ -13,9 +12,10 @@ import typer
 import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, listing
-from crowdprism.cli.questions import ContentOptions, Page, save_page, save_tasks
+from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, rounded, run_target, save_csv
 from crowdprism.cli.screen import print_csv, print_json, print_records, print_text, remark, to_records
+from crowdprism.errors import counted
 
 if TYPE_CHECKING:
     from crowdprism.diagnostics.annotator_accounts import AnnotatorReport
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from crowdprism.diagnostics.item_accounts import ItemReport
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
-    from crowdprism.report.answer_page import Questions
 
 Run = Annotated[
     Path | None, typer.Option("--run", "-r", help="Run folder of these annotations; without it, --method is fitted.")
@@ -205,7 +204,9 @@ def suggest(
     remark(found.reason)
     shown = content.load(frame["item"].to_list(), result, files, report) if page or to != "csv" else None
     if page is not None and shown is not None:
-        save_page(page, page_of(frame, result, annotations, shown), remote_images=content.remote_images)
+        items = list(dict.fromkeys(frame["item"].to_list()))  # each once, whoever is asked
+        title = f"{counted(len(items), 'item')} to label next"
+        content.save_page(page, items, result, title=title, annotations=annotations, content=shown)
     if json:
         names = ("stop", "reason", "expected_accuracy", "expected_accuracy_after")
         print_json({name: getattr(found, name) for name in names} | {"labels": frame.to_dicts()})
@@ -215,21 +216,6 @@ def suggest(
         print_csv(cells_of(frame))
     elif output is not None:
         save_csv(output, cells_of(frame))
-
-
-def page_of(frame: Any, result: cp.FitResult, annotations: cp.Annotations, shown: ItemContent) -> Questions:
-    """The suggested items as questions of a page; each item once."""
-    from crowdprism.report.answer_page import Questions
-
-    items = list(dict.fromkeys(frame["item"].to_list()))
-    return Questions(
-        title=f"{len(items)} items to label next",
-        name=f"suggested-{len(items)}-{zlib.crc32(repr(items).encode()):08x}",
-        items=items,
-        classes=result.classes,
-        annotations=annotations,
-        content=shown,
-    )
 
 
 def tasks_of(frame: Any, result: cp.FitResult, shown: ItemContent) -> TaskList:

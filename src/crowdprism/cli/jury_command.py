@@ -61,7 +61,6 @@ def jury(
 
 
 def print_jury(report: JuryReport) -> None:
-    """Print sentences, then tables."""
     from crowdprism.report.jury_page import jury_lines
 
     head = f"Measured against {report.reference}, on {report.n_reference} of {report.n_items} items."
@@ -96,5 +95,4 @@ def print_jury(report: JuryReport) -> None:
 
 
 def cell(figure: Figure) -> str:
-    """A figure with its interval, as text."""
     return "-" if figure.value != figure.value else f"{figure.value:.3f} ({figure.low:.3f} to {figure.high:.3f})"

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+import crowdprism as cp
 from crowdprism.cli.screen import remark
 from crowdprism.errors import InvalidParameterError, UnreadableFileError
 
 if TYPE_CHECKING:
-    from crowdprism.annotations import Annotations
     from crowdprism.features import ItemFeatures
     from crowdprism.formats.raw_annotations import ReadingReport
 
@@ -65,14 +65,12 @@ def listing(names: Callable[[], Iterable[str]]) -> Any:
 
 
 def aggregator_names() -> list[str]:
-    """Names of the aggregators."""
     from crowdprism.aggregators import AGGREGATORS, ORDERED
 
     return sorted([*AGGREGATORS, *ORDERED])
 
 
 def classifier_names() -> list[str]:
-    """Names of the classifiers."""
     from crowdprism.classifiers import CLASSIFIERS
 
     return sorted(CLASSIFIERS)
@@ -149,11 +147,11 @@ class ReadingOptions:
         ),
     ] = None
 
-    def read(self, files: Sequence[Path]) -> Annotations:
+    def read(self, files: Sequence[Path]) -> cp.Annotations:
         """Read annotations and report on standard error what was found."""
         return self.read_with_report(files)[0]
 
-    def read_with_report(self, files: Sequence[Path]) -> tuple[Annotations, ReadingReport]:
+    def read_with_report(self, files: Sequence[Path]) -> tuple[cp.Annotations, ReadingReport]:
         """Read annotations, report on standard error what was found, and return the report too."""
         from crowdprism.formats import read_annotations_with_report
 
@@ -173,7 +171,7 @@ class ReadingOptions:
         chosen |= {"fold_classes": True} if self.fold_classes else {}
         return chosen | {"format": self.format, "max_size": self.max_size, "repeats": self.repeats}
 
-    def add_gold(self, annotations: Annotations) -> Annotations:
+    def add_gold(self, annotations: cp.Annotations) -> cp.Annotations:
         """Add the true classes of --gold-file and report how many there are."""
         if self.gold_file is None:
             return annotations
@@ -190,7 +188,6 @@ class ReadingOptions:
 
 
 def split_names(text: str) -> list[str]:
-    """Names separated by commas."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
@@ -295,12 +292,12 @@ class VoiceOptions:
         method.set_params(dependence=split_voices(self.one_voice, annotations) if self.one_voice else None)
 
 
-def split_voices(texts: Sequence[str], annotations: Annotations) -> list[list[Any]]:
+def split_voices(texts: Sequence[str], annotations: cp.Annotations) -> list[list[Any]]:
     """Groups of annotators' own names, which may be numbers, from texts with commas."""
     from crowdprism.aggregators.one_voice import given_groups
+    from crowdprism.formats.gold_file import Spelling
 
-    own = {str(name): name for name in annotations.annotators.tolist()}
-    groups = [[own.get(name.strip(), name.strip()) for name in text.split(",")] for text in texts]
+    groups = [list(map(Spelling(annotations.annotators), split_names(text))) for text in texts]
     try:
         given_groups(groups, annotations)
     except InvalidParameterError as error:
@@ -340,12 +337,11 @@ class FeatureOptions:
 
     @property
     def given(self) -> bool:
-        """Whether there is anything to make features from."""
         return self.features is not None or self.text_column is not None
 
     def load(
-        self, annotations: Annotations, files: Sequence[Path], report: ReadingReport
-    ) -> tuple[ItemFeatures, Annotations]:
+        self, annotations: cp.Annotations, files: Sequence[Path], report: ReadingReport
+    ) -> tuple[ItemFeatures, cp.Annotations]:
         """Return the features and the annotations in the same order; report what was chosen and what does not match."""
         found = self._item_features(annotations, files, report)
         for text in found.remarks:
@@ -353,7 +349,7 @@ class FeatureOptions:
         with alignment_as_notes():
             return found, annotations.align_items(found.features.ids)
 
-    def _item_features(self, annotations: Annotations, files: Sequence[Path], report: ReadingReport) -> ItemFeatures:
+    def _item_features(self, annotations: cp.Annotations, files: Sequence[Path], report: ReadingReport) -> ItemFeatures:
         from crowdprism.features import item_features, text_features
         from crowdprism.features.text_embeddings import task_data, texts_of_annotation_files
 
@@ -363,16 +359,11 @@ class FeatureOptions:
             texts = {name: texts[name] for name in annotations.items.tolist() if name in texts}
             return text_features(texts, embedding=self.embedding, text_column=self.text_column)
         require_exists(self.features)
-        other_names: dict[Any, list[str]] = {}
-        if self.features.is_dir():
-            other_names = {
-                item: [value for value in data.values() if isinstance(value, str)]
-                for item, data in task_data(files).items()
-            }
+        known = task_data(files) if self.features.is_dir() else {}
         return item_features(
             self.features,
             items=annotations.items.tolist(),
-            other_names=other_names,
+            other_names={item: [one for one in data.values() if isinstance(one, str)] for item, data in known.items()},
             text_column=self.text_column,
             embedding=self.embedding,
             id_column=self.id_column,
@@ -381,15 +372,13 @@ class FeatureOptions:
 
 
 def require_exists(path: Path) -> None:
-    """Raise if there is no such file, and name similar ones."""
     if not path.exists():
         from crowdprism.formats.source_files import missing_file
 
         raise UnreadableFileError(missing_file(path))
 
 
-def annotated_only(found: ItemFeatures, annotations: Annotations) -> tuple[ItemFeatures, Annotations]:
-    """Keep only the items that have annotations."""
+def annotated_only(found: ItemFeatures, annotations: cp.Annotations) -> tuple[ItemFeatures, cp.Annotations]:
     import numpy as np
 
     kept = np.flatnonzero(annotations.labels_per_item > 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.raw_annotations import ReadingReport
     from crowdprism.formats.tool_tasks import TaskList
-    from crowdprism.report.answer_page import Questions
 
 Page = Annotated[
     Path | None, typer.Option("--page", help="HTML page to answer on, in any browser, also on a phone and offline.")
@@ -61,19 +61,20 @@ class ContentOptions:
             remark(f"note: {len(missing)} of {len(items)} items have no content; the first is {missing[0]!r}")
         return found
 
+    def save_page(self, path: Path, items: Sequence[Any], result: cp.FitResult, **about: Any) -> None:
+        """Write the page to answer on, and say how to use it; `about` are further fields of `Questions`."""
+        from crowdprism.report.answer_page import Questions, write_answer_page
 
-def save_page(path: Path, questions: Questions, *, remote_images: bool) -> None:
-    """Write the page to answer on, and say how to use it."""
-    from crowdprism.report.answer_page import write_answer_page
-
-    require_writable(path)
-    if not questions.items:
-        remark(f"nothing to ask, so {path} was not written")
-        return
-    write_answer_page(path, questions, remote_images=remote_images)
-    remark(f"wrote {len(questions.items)} items to {path}; open it in a browser, answer, and save answers.csv")
-    if questions.command:
-        remark(f"then run: {questions.command}")
+        require_writable(path)
+        if not items:
+            remark(f"nothing to ask, so {path} was not written")
+            return
+        named = {"name": f"items-{len(items)}-{zlib.crc32(repr(items).encode()):08x}", **about}
+        questions = Questions(items=items, classes=result.classes, **named)
+        write_answer_page(path, questions, remote_images=self.remote_images)
+        remark(f"wrote {len(items)} items to {path}; open it in a browser, answer, and save answers.csv")
+        if questions.command:
+            remark(f"then run: {questions.command}")
 
 
 def save_tasks(path: Path, tasks: TaskList, to: str) -> None:

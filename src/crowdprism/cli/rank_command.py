@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.options import AsJson, ReadingOption, standard_input_as_file
+from crowdprism.cli.options import AsJson, ReadingOption, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import print_json, print_records, print_table, print_text, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
@@ -85,8 +85,9 @@ def rank(
 
 def two_names(text: str, ranking: Ranking) -> list[Any]:
     """The two items of A,B, whose own names may be numbers."""
-    own = {str(name): name for name in ranking.items.tolist()}
-    names = [own.get(name.strip(), name.strip()) for name in text.split(",")]
+    from crowdprism.formats.gold_file import Spelling
+
+    names = list(map(Spelling(ranking.items), split_names(text)))
     if len(names) != 2:
         raise InvalidParameterError(f"--different takes two items, such as A,B, not {text!r}.")
     return names
@@ -100,7 +101,6 @@ def judge_columns(ranking: Ranking) -> dict[str, Any]:
 
 
 def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
-    """What `--json` prints; items are listed best first."""
     return {
         "comparisons": ranking.n_comparisons,
         "items": to_records(ranking.columns()),
@@ -121,7 +121,6 @@ def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
 
 
 def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
-    """Print sentences, then tables."""
     from crowdprism.report.ranking_page import ranking_lines
 
     print_text("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))

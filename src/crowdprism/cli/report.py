@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOptions
-from crowdprism.cli.questions import describe_source
+from crowdprism.cli.questions import ContentOptions, Page, describe_source
 from crowdprism.cli.run_folder import REPORT, require_writable
 from crowdprism.cli.screen import remark
+from crowdprism.errors import counted
+
+if TYPE_CHECKING:
+    from crowdprism.formats.raw_annotations import ReadingReport
+
+    Source = tuple[cp.FitResult, cp.Annotations | None, ReadingReport | None]
 
 
 def report(
@@ -25,11 +32,15 @@ def report(
         Path | None,
         typer.Option("--output", "-o", help="HTML file; report.html in the run folder by default."),
     ] = None,
+    page: Page = None,
+    content: ContentOptions,
     reading: ReadingOptions,
 ) -> None:
     """Write the result of a run as one HTML page that opens offline.
 
-    Example: `crowdprism report run/ labels.csv -o report.html`
+    With --page, the items to review are also written as a page to answer on.
+
+    Example: `crowdprism report run/ labels.csv -o report.html --page review.html`
     """
     from crowdprism.results.manifest import read_manifest
     from crowdprism.results.replacing import replacing_run
@@ -40,17 +51,36 @@ def report(
     manifest = read_manifest(run)
     if own and manifest is not None:
         with replacing_run(run, kind=manifest.kind, keep=True, inputs=files or ()) as fresh:
-            report_of(run, files, reading, fresh / REPORT)
+            source = report_of(run, files or [], reading, fresh / REPORT)
     else:  # a run of version 0.1.0 has no manifest to add to
-        report_of(run, files, reading, output or run / REPORT)
+        source = report_of(run, files or [], reading, output or run / REPORT)
     remark(f"wrote {output or run / REPORT}")
+    if page is not None:
+        save_review(page, source, files or [], content)
 
 
-def report_of(run: Path, files: list[Path] | None, reading: ReadingOptions, page: Path) -> None:
-    """Write the page about a run."""
+def report_of(run: Path, files: list[Path], reading: ReadingOptions, page: Path) -> Source:
     result = cp.FitResult.load(run)  # of an aggregator or a classifier; does not load torch
-    if not files:
-        result.report(page)
-        return
-    annotations, account = reading.read_with_report(files)
-    result.report(page, annotations, **describe_source(result, files, account))
+    annotations, account = reading.read_with_report(files) if files else (None, None)
+    result.report(page, annotations, **(describe_source(result, files, account) if files else {}))
+    return result, annotations, account
+
+
+def save_review(page: Path, source: Source, files: list[Path], content: ContentOptions) -> None:
+    """Write the items to review as a page to answer on; the answers are gold."""
+    from crowdprism.diagnostics.label_evidence import matching
+    from crowdprism.report.review_items import MOST_ITEMS, review_queue, review_reasons
+
+    result, annotations, account = source
+    annotations = None if annotations is None else matching(result, annotations)
+    queue = review_queue(result, review_reasons(result, annotations))[:MOST_ITEMS]
+    items = result.items[queue].tolist()
+    content.save_page(
+        page,
+        items,
+        result,
+        title=f"{counted(len(items), 'item')} to review",
+        annotations=annotations,
+        content=content.load(items, result, files, account),
+        command=f"crowdprism aggregate {shlex.join(map(str, files)) or 'labels.csv'} --gold-file answers.csv -o run/",
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crowdprism.cli.options import AsJson
+from crowdprism.cli.options import AsJson, split_names
 from crowdprism.cli.screen import exit_interrupted, print_json, print_records, print_table, remark
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ def reproduce(
     from crowdprism.experiments import RowStore, load_study, make_plan, summarize, write_page
 
     study = load_study(table)
-    chosen = {"cells": split_names(cells), "methods": split_names(methods), "seeds": list(seeds or ())}
+    named = {"cells": split_names(",".join(cells or ())), "methods": split_names(",".join(methods or ()))}
+    chosen = {**named, "seeds": list(seeds or ())}
     plan = make_plan(study, budget, **chosen)  # type: ignore[arg-type]
     store = RowStore(rows or output / "rows.jsonl")
     remark(f"{study.name}: {study.title}. {len(plan.fits)} fits; rows in {store.path}")
@@ -58,11 +59,6 @@ def reproduce(
     written = write_page(result, output)
     print_result(result, json)
     remark(f"wrote {', '.join(map(str, written))}")
-
-
-def split_names(given: list[str] | None) -> list[str]:
-    """Split repeated options at commas."""
-    return [name.strip() for one in given or () for name in one.split(",") if name.strip()]
 
 
 def run_plan(plan: Plan, store: RowStore, processes: int, retry: bool) -> None:
@@ -80,7 +76,6 @@ def run_plan(plan: Plan, store: RowStore, processes: int, retry: bool) -> None:
 
 
 def list_tables(as_json: bool) -> None:
-    """Print the tables that come with crowdprism."""
     from crowdprism.experiments import load_study, make_plan, study_names
 
     studies = [load_study(name) for name in study_names()]

@@ -40,7 +40,6 @@ class Written:
     report_failed: str = ""
 
     def sentence(self, output: Path) -> str:
-        """What was written where."""
         return f"wrote {', '.join(str(output / name) for name in self.names)} and the result"
 
 
@@ -125,7 +124,7 @@ def label_columns(result: cp.FitResult, annotations: cp.Annotations | None = Non
     if result.confidence is not None:
         columns["confidence"] = rounded(result.confidence)
     if result.annotations is not None and result.annotations.classes_ordered:
-        from crowdprism.annotations.ordering import class_scores
+        from crowdprism.annotations.summary import class_scores
 
         columns["expected_score"] = rounded(result.class_probabilities @ class_scores(result.annotations))
     columns["probability"] = rounded(result.class_probabilities.max(axis=1))
@@ -138,7 +137,6 @@ def label_columns(result: cp.FitResult, annotations: cp.Annotations | None = Non
 
 
 def annotator_columns(result: cp.FitResult) -> dict[str, Sequence[Any]]:
-    """What is known of each annotator."""
     columns = result.annotator_columns()
     return {name: rounded(values) if values.dtype.kind == "f" else values.tolist() for name, values in columns.items()}
 

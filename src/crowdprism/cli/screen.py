@@ -50,19 +50,16 @@ def make_output_printable() -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console that honours NO_COLOR and plain pipes."""
     from rich.console import Console
 
     return Console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 def add_to_log(text: str) -> None:
-    """Keep a line for the log of the run, with the time of day."""
     _log.append(f"{datetime.now():%H:%M:%S} {text}")
 
 
 def log_text() -> str:
-    """Every remark and warning so far, one per line."""
     return "".join(f"{line}\n" for line in _log)
 
 
@@ -82,7 +79,6 @@ def print_labelled(label: str, style: str, text: str) -> None:
 
 
 def print_error(text: str) -> None:
-    """Print an error message."""
     if _verbose and sys.exc_info()[0] is not None:
         import traceback
 
@@ -132,7 +128,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 
 def print_text(text: str) -> None:
-    """Print a sentence on standard output, as it is."""
     console().print(text, markup=False)
 
 

@@ -93,7 +93,6 @@ class ChoiceOptions:
         return known
 
     def write(self, fresh: Path, result: MultiLabelResult, annotations: MultiLabelAnnotations, *, report: bool) -> None:
-        """Write the files of a run into an empty folder."""
         from crowdprism.report.choices_page import annotator_rows, choices_page
 
         save_csv(fresh / "labels.csv", self.label_columns(result))
@@ -115,7 +114,6 @@ class ChoiceOptions:
         return columns | {f"probability:{choice}": rounded(share) for choice, share in shares}
 
     def to_record(self, result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
-        """What `--json` prints."""
         from crowdprism.report.choices_page import annotator_rows, choice_rows
 
         items, confidence = result.items.tolist(), result.confidence
@@ -132,7 +130,6 @@ class ChoiceOptions:
 
 
 def print_summary(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> None:
-    """Print sentences, choices and the annotators who miss most."""
     from crowdprism.report.choices_page import annotator_rows, choice_lines, choice_rows
 
     print_text("\n".join(choice_lines(result, annotations)))

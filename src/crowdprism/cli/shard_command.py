@@ -79,7 +79,6 @@ class StoreOptions:
 
 
 def holds_store(files: list[Path]) -> bool:
-    """Whether the input of `aggregate` is a store."""
     if len(files) != 1 or not files[0].is_dir():
         return False
     from crowdprism.shards.store import is_store
@@ -106,7 +105,6 @@ class StoreRun:
     written: Written
 
     def show(self, *, as_json: bool) -> None:
-        """Print what was learned."""
         from crowdprism.shards.label_files import count_labels
 
         result, store = self.run.result, self.store
@@ -136,7 +134,6 @@ class StoreRun:
 def aggregate_store(
     aggregator: Aggregator, store: Path, output: Path | None, options: StoreOptions, *, report: bool, force: bool
 ) -> StoreRun:
-    """Fit a method to a store and write the run folder."""
     from crowdprism.shards import Shards
 
     if output is None:

@@ -89,7 +89,6 @@ def simulate(
 
 
 def random_truth(n_items: int, n_classes: int, seed: int) -> Truth:
-    """Items with random true classes."""
     from crowdprism.seeding import stream
 
     if n_classes < 2:

@@ -79,12 +79,7 @@ def train(
         fresh = on_exit.enter_context(
             run_folder.run_target(None if helps else output, kind="classifier", force=force, inputs=inputs)
         )
-        if restarted() and place is not None:
-            resume = has_states(place)
-        elif resume:
-            require_resumable(output, place)
-        elif place is not None and place.is_dir() and not helps:
-            remove_states(place)
+        resume = goes_on(output, place, resume=resume, helps=helps)
         annotations, account = reading.read_with_report(files)
         found, annotations = features.load(annotations, files, account)
         device.apply(torch=True)
@@ -102,7 +97,9 @@ def train(
         run = Run(model.result_, annotations, model, found.recipe, with_report=report, about=about)
         written = Written() if fresh is None else run_folder.write_run(fresh, run)
     if place is not None and checkpoint is None and not model.interrupted_:
-        remove_states(place)
+        from crowdprism.training.checkpoint import remove_checkpoints
+
+        remove_checkpoints(place)
     deliver(run, output, written, as_json=json)
     if model.interrupted_:
         exit_with_way_on(output, place)
@@ -120,39 +117,30 @@ def joined(device: str, on_exit: ExitStack) -> bool:
     return processes.rank > 0
 
 
-def restarted() -> bool:
-    """Whether `torchrun` has started this process again, after another was lost."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0
-
-
-def has_states(place: Path) -> bool:
-    """Whether there is a state to go on from."""
-    from crowdprism.training.checkpoint import has_checkpoint
-
-    return has_checkpoint(place)
-
-
-def remove_states(place: Path) -> None:
-    """Remove the states after epochs of an earlier training or a complete one."""
-    from crowdprism.training.checkpoint import remove_checkpoints  # loads torch
-
-    remove_checkpoints(place)
-
-
-def require_resumable(output: Path | None, place: Path | None) -> None:
-    """Raise if there is no state to go on from, and say whether the run is complete."""
-    from crowdprism.results.manifest import RunFiles, read_manifest
-    from crowdprism.training.checkpoint import has_checkpoint
-
+def goes_on(output: Path | None, place: Path | None, *, resume: bool, helps: bool) -> bool:
+    """Whether to go on from the state of an earlier training; without `resume`, its states are removed."""
     if place is None:
-        raise InvalidParameterError("--resume continues a training with the same --output; name that folder with -o.")
-    if has_checkpoint(place):
-        return
-    if output is not None and "classifier.json" in RunFiles(output, read_manifest(output)):
+        if resume:
+            raise InvalidParameterError("--resume continues a training with the same --output; name it with -o.")
+        return False
+    if not resume and not place.is_dir():
+        return False
+    from crowdprism.training.checkpoint import has_checkpoint, remove_checkpoints  # loads torch
+
+    if int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")) > 0:  # torchrun lost a process and began again
+        return has_checkpoint(place)
+    if not resume and not helps:
+        remove_checkpoints(place)
+    elif resume and not has_checkpoint(place):
+        from crowdprism.results.manifest import RunFiles, read_manifest
+
+        files = RunFiles(output, read_manifest(output)) if output is not None else ()
         raise InvalidParameterError(
             f"There is nothing to resume: the run in {output} is complete. Leave out --resume to train it again."
+            if "classifier.json" in files
+            else f"There is nothing to resume: {place} holds no state. Leave out --resume."
         )
-    raise InvalidParameterError(f"There is nothing to resume: {place} holds no state. Leave out --resume.")
+    return resume
 
 
 def exit_with_way_on(output: Path | None, place: Path | None) -> None:

@@ -75,7 +75,6 @@ class Check:
     rule: Callable[[Any, Data], None]
 
     def run(self, method: Any) -> None:
-        """Raise `MethodCheckError` if the method breaks the rule."""
         self.rule(method, sample_data())
 
 
@@ -142,18 +141,15 @@ def fit(method: Any, data: Data) -> Any:
 
 
 def probabilities(method: Any, data: Data) -> NDArray[Any]:
-    """Class probabilities of the annotated items after a fit."""
     return fit(method, data).result_.class_probabilities  # type: ignore[no-any-return]
 
 
 def require(condition: bool, breach: str) -> None:
-    """Raise if a condition of the contract does not hold."""
     if not condition:
         raise MethodCheckError(breach)
 
 
 def require_valid_fit(method: Any, data: Data) -> None:
-    """Fit, and check names, shapes and probabilities of the result."""
     require_valid(fit(method, data).result_, data.annotations)
 
 
@@ -190,7 +186,6 @@ def require_same(method: Any, first: NDArray[Any], second: NDArray[Any], what: s
 
 
 def require_same_labels(first: NDArray[Any], second: NDArray[Any], what: str) -> None:
-    """Most labels agree."""
     agreement = float((first.argmax(axis=1) == second.argmax(axis=1)).mean())
     require(agreement >= RANDOM_START_AGREEMENT, f"{what} changes {1 - agreement:.0%} of the labels")
 

@@ -138,7 +138,6 @@ def indistinguishable(best: NDArray[np.float64], other: NDArray[np.float64]) -> 
 
 
 def rounded_stability(row: MethodRow) -> float:
-    """Stability without the digits that are noise."""
     return round(row.stability or 0.0, STABILITY_DIGITS)
 
 

@@ -44,7 +44,6 @@ class Measured:
     failed: str = ""
 
     def to_row(self) -> MethodRow:
-        """The means over the fits."""
         if self.failed:
             return MethodRow(self.method, failed=self.failed, warnings=tuple(self.warned))
         return MethodRow(
@@ -136,7 +135,6 @@ def measure(name: str, fit: Fit, annotations: Annotations, splits: Sequence[Spli
 
 
 def timed_fit(one: Measured, fit: Fit, annotations: Annotations, seed: int) -> FitResult:
-    """Fit a method, and keep its time and warnings."""
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", CrowdprismWarning)
@@ -147,7 +145,6 @@ def timed_fit(one: Measured, fit: Fit, annotations: Annotations, seed: int) -> F
 
 
 def fit_method(name: str, annotations: Annotations, seed: int, features: Any, settings: dict[str, Any]) -> FitResult:
-    """Fit a method by name and return its result."""
     if name in AGGREGATORS:
         aggregator = make_aggregator(name)
         if "random_state" in aggregator.get_params():
@@ -195,7 +192,6 @@ def check_sizes(annotations: Annotations, seeds: int, held_out: float) -> None:
 
 
 def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrupted: bool) -> Comparison:
-    """Rank what was measured and recommend a method."""
     # Gold was hidden from the fits; each result gets it back, so that its account can rest on it.
     results = {one.method: replace(one.result, annotations=annotations) for one in measured if one.result is not None}
     found = {name: measures.found_classes(result) for name, result in results.items()}

@@ -59,14 +59,12 @@ def judge(result: FitResult, annotations: Annotations | None) -> Judged:
 
 
 def remarks_by_number(result: FitResult) -> list[tuple[str, ...]]:
-    """A remark on annotators with few labels."""
     n_labels = result.labels_per_annotator
     few = np.zeros(result.n_annotators, dtype=bool) if n_labels is None else n_labels < FEW_LABELS
     return [(FEW,) if one else () for one in few]
 
 
 def remarks_on(report: AnnotatorReport, place: int) -> tuple[str, ...]:
-    """Short remarks on one annotator."""
     if not report.n_labels[place]:
         return ("no labels",)
     found = [KINDS[report.kind[place]]] if report.kind[place] in KINDS else []
@@ -164,7 +162,6 @@ def remark_counts(rows: Sequence[AnnotatorRow]) -> tuple[tuple[str, int], ...]:
 
 
 def labels_per_annotator(result: FitResult, annotations: Annotations | None) -> NDArray[Any] | None:
-    """(n_annotators,) counted in the annotations, or else by the method."""
     return result.labels_per_annotator if annotations is None else annotations.labels_per_annotator
 
 

@@ -26,7 +26,6 @@ class Story(NamedTuple):
 
 
 def tell_stories(result: FitResult, annotations: Annotations) -> list[Story]:
-    """The story of each annotator, in order."""
     best = np.argmax(result.class_probabilities, axis=1)
     agrees = annotations.label == best[annotations.item]
     n = annotations.n_annotators

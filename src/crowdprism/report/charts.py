@@ -89,22 +89,18 @@ def tag(name: str, content: str = "", **attributes: Any) -> str:
 
 
 def text(x: float, y: float, words: str, **more: Any) -> str:
-    """A text as it is, in the colour of axes."""
     return tag("text", escape(words), x=x, y=y, **{"fill": MUTED, **more})
 
 
 def line(x1: float, y1: float, x2: float, y2: float, color: str, **more: Any) -> str:
-    """A straight line."""
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=color, **more)
 
 
 def dot(x: float, y: float, area: float, **more: Any) -> str:
-    """A filled circle."""
     return tag("circle", cx=x, cy=y, r=math.sqrt(area / math.pi), fill=RIGHT, **more)
 
 
 def path(points: Sequence[tuple[float, float]]) -> str:
-    """A line through all points."""
     places = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return tag("polyline", points=places, fill="none", stroke=RIGHT, stroke_width=2)
 
@@ -147,7 +143,6 @@ def axes_chart(
 
 
 def percent(share: float) -> str:
-    """A share as whole percents."""
     return f"{share:.0%}"
 
 
@@ -165,12 +160,10 @@ def short(number: float) -> str:
 
 
 def cut(name: str) -> str:
-    """A name with its end left out if it is long."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def certainty_chart(counts: tuple[int, ...]) -> str:
-    """Number of items by the confidence of their label."""
     x, y = Scale(0, 1, 0, WIDTH), Scale(0, max(max(counts), 1), 0, -HEIGHT)
     width = WIDTH / len(counts)
     bars = [
@@ -184,7 +177,6 @@ def certainty_chart(counts: tuple[int, ...]) -> str:
 
 
 def class_chart(classes: tuple[ClassRow, ...]) -> str:
-    """Share of each class among items and among given labels."""
     thick = 9 if len(classes) > 12 else 12
     height = len(classes) * (2 * thick + 6)
     most = max((share for row in classes for share in (row.item_share, row.label_share) if share), default=1.0)
@@ -223,7 +215,6 @@ def annotator_chart(content: ReportContent) -> str:
 
 
 def curve_chart(curve: Curve) -> str:
-    """A history of the fit."""
     x = Scale(1, curve.steps[-1] + 1, 0, WIDTH)
     y = Scale(min(curve.values), max(curve.values), 0, -140)
     points = [(x(step + 1), y(value)) for step, value in zip(curve.steps, curve.values, strict=True)]
@@ -247,7 +238,6 @@ def reliability_chart(bins: Reliability) -> str:
 
 
 def graph_chart(graph: Graph) -> str:
-    """Who shares items with whom."""
     x, y = Scale(-1.12, 1.12, 0, WIDTH), Scale(-1.12, 1.12, 0, -WIDTH)
     places = [(x(across), y(up)) for across, up in zip(graph.x, graph.y, strict=True)]
     most = max(shared for _, _, shared in graph.edges)
@@ -264,7 +254,6 @@ def graph_chart(graph: Graph) -> str:
 
 
 def square(x: float, y: float, side: int, share: float) -> str:
-    """A cell of a heat map."""
     return tag("rect", x=x, y=y, width=side, height=side, fill=RIGHT, opacity=0.04 + 0.96 * share)
 
 

@@ -70,7 +70,6 @@ def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> flo
 
 
 def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[str]:
-    """What matters most, as sentences."""
     labels = result.labels()
     mean, empty = np.mean([len(one) for one in labels]), sum(not one for one in labels)
     lines = [f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."]
@@ -90,7 +89,6 @@ def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
 
 
 def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> str:
-    """The text of one HTML page without scripts."""
     doubt = np.abs(result.probabilities - 0.5).min(axis=1)
     names, labels = result.items.tolist(), result.labels()
     unclear = np.argsort(doubt, kind="stable")[:N_ITEMS]

@@ -132,7 +132,6 @@ def measured_agreement(annotations: Annotations | None) -> AgreementReport | Non
 
 
 def sizes(result: FitResult, annotations: Annotations | None) -> str:
-    """One line: how much was labelled by whom."""
     n_annotations = None if annotations is None else annotations.n_annotations
     if n_annotations is None and result.labels_per_annotator is not None:
         n_annotations = int(result.labels_per_annotator.sum())
@@ -142,7 +141,6 @@ def sizes(result: FitResult, annotations: Annotations | None) -> str:
 
 
 def first_figures(result: FitResult, annotations: Annotations | None) -> tuple[Figure, ...]:
-    """The numbers to look at first."""
     found = []
     if result.account is not None and result.n_items:
         expected = result.account.expected_accuracy
@@ -189,7 +187,6 @@ def certainty(result: FitResult, shown: NDArray[Any]) -> tuple[int, ...]:
 
 
 def class_rows(result: FitResult, annotations: Annotations | None) -> tuple[ClassRow, ...]:
-    """One row per class."""
     best = np.bincount(np.argmax(result.class_probabilities, axis=1), minlength=result.n_classes)
     given = None if annotations is None else np.bincount(annotations.label, minlength=result.n_classes)
     return tuple(
@@ -313,7 +310,6 @@ def spring_layout(weights: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def comparison_table(rows: Sequence[Mapping[str, Any]], note: str = "") -> Comparison | None:
-    """Methods side by side, in the order given."""
     if not rows:
         return None
     columns = tuple(dict.fromkeys(name for row in rows for name in row))
@@ -329,7 +325,6 @@ def format_cell(value: Any, *, digits: int = 3) -> str:
 
 
 def appendix(result: FitResult, command: str) -> Appendix:
-    """What is needed to repeat the fit."""
     said = {name: value for name, value in result.parameters.items() if name not in NOT_OF_THE_FIT}
     given = ", ".join(f"{name}={value!r}" for name, value in said.items())
     aggregates = "X" not in result.parameters and not any(name in result.parameters for name in ("network", "epochs"))

@@ -8,7 +8,6 @@ from crowdprism.calibration.jury import Figure, JuryReport
 
 
 def jury_lines(report: JuryReport) -> list[str]:
-    """What matters most about a jury, as sentences."""
     n = len(report.judges)
     lines = [f"The majority vote of all {n} is right on {percent(report.vote)} of the items."]
     if n > 1:
@@ -33,12 +32,10 @@ def jury_lines(report: JuryReport) -> list[str]:
 
 
 def percent(figure: Figure) -> str:
-    """A share with its interval."""
     return f"{figure.value:.1%} ({figure.low:.1%} to {figure.high:.1%})"
 
 
 def jury_page(report: JuryReport, *, made: datetime | None = None) -> str:
-    """The report on a jury as the text of one HTML page without scripts."""
     from crowdprism.report.page import fill  # charts, which the sentences do not need
 
     return fill(

@@ -24,12 +24,10 @@ ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", 
 
 @cache
 def asset(name: str) -> str:
-    """Template, style or script of the page."""
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
 def render(content: ReportContent, *, made: datetime) -> str:
-    """The whole page."""
     from markupsafe import Markup
 
     return fill(
@@ -76,7 +74,6 @@ def hash_of(text: str) -> str:
 
 @cache
 def style_sheet() -> str:
-    """The style of the page with the colours of both themes."""
     dark = f"{variables(DARK)};color-scheme:dark"
     return "".join(
         [
@@ -98,7 +95,6 @@ def embedded_json(record: Any) -> str:
 
 
 def table_data(content: ReportContent) -> Mapping[str, Any]:
-    """The tables that the script of the page shows."""
     table = content.annotators
     return {
         "classes": content.classes,

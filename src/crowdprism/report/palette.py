@@ -51,7 +51,6 @@ DARK = Theme(
 
 
 def parse(color: str) -> Color:
-    """Red, green and blue of `#rrggbb`."""
     return int(color[1:3], 16), int(color[3:5], 16), int(color[5:7], 16)
 
 
@@ -103,7 +102,6 @@ def text_on(background: str, theme: Theme) -> str:
 
 
 def variables(theme: Theme) -> str:
-    """The theme as CSS custom properties."""
     plain = [f"--{role}:{color}" for role, color in vars(theme).items()]
     heat = [
         f"--{name}{step}:{background};--{name}{step}t:{text}"

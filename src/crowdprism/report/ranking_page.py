@@ -16,7 +16,6 @@ DOUBTFUL = 0.5  # a judge whose answers were careful less often than this is nam
 
 
 def ranking_lines(ranking: Ranking) -> list[str]:
-    """What matters most, as sentences."""
     names, order = ranking.items.tolist(), ranking.order
     lines = []
     if len(order) > 1:
@@ -48,7 +47,6 @@ def ranking_lines(ranking: Ranking) -> list[str]:
 
 
 def ranking_page(ranking: Ranking) -> str:
-    """The whole ranking as the text of one HTML page without scripts."""
     columns = ranking.columns()
     rows = [
         [item, at, f"{low} to {high}", Span(a, score, b), score, n, wins / max(n, 1)]

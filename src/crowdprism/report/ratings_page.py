@@ -12,7 +12,6 @@ MAX_ROWS = 200
 
 
 def rating_lines(result: RatingResult) -> list[str]:
-    """What matters most, as sentences."""
     width = float(np.median(result.interval[:, 1] - result.interval[:, 0])) / 2
     lines = [
         f"{result.icc:.0%} of the variance of a single rating comes from the items (intraclass correlation).",
@@ -29,7 +28,6 @@ def rating_lines(result: RatingResult) -> list[str]:
 
 
 def ratings_page(result: RatingResult) -> str:
-    """The text of one HTML page without scripts."""
     order = np.argsort(-result.scores, kind="stable")[:MAX_ROWS]
     people = np.argsort(-result.spread, kind="stable")[:MAX_ROWS]
     score, bias = result.interval.tolist(), result.bias_interval.tolist()

@@ -61,14 +61,20 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
     return {reason: mask & (annotations.labels_per_item > 0) for reason, mask in masks.items()}
 
 
-def build_review(result: FitResult, annotations: Annotations | None, options: ReportOptions | None = None) -> Review:
-    """Items with a reason for review: those with doubtful gold first, then those of least confidence."""
-    masks = review_reasons(result, annotations)
+def review_queue(result: FitResult, masks: dict[str, Mask]) -> NDArray[np.int64]:
+    """Positions of items with a reason for review: those with doubtful gold first, then those of least confidence."""
     suspect = np.flatnonzero(np.any(list(masks.values()), axis=0))
     top = result.class_probabilities.max(axis=1)
     doubt = top if result.confidence is None else result.confidence
     by_gold = sum((mask for reason, mask in masks.items() if "gold" in reason), np.zeros(len(top), dtype=bool))
-    order = suspect[np.lexsort((top[suspect], doubt[suspect], ~by_gold[suspect]))][:MOST_ITEMS]
+    return suspect[np.lexsort((top[suspect], doubt[suspect], ~by_gold[suspect]))]
+
+
+def build_review(result: FitResult, annotations: Annotations | None, options: ReportOptions | None = None) -> Review:
+    """The most doubtful items of the review queue, with what there is to see of them."""
+    masks = review_reasons(result, annotations)
+    suspect = review_queue(result, masks)
+    order = suspect[:MOST_ITEMS]
     content = (options or ReportOptions()).content
     if not isinstance(content, ItemContent):
         content = content(result.items[order].tolist())
@@ -80,7 +86,6 @@ def build_review(result: FitResult, annotations: Annotations | None, options: Re
 def review_row(
     result: FitResult, annotations: Annotations | None, place: int, masks: dict[str, Mask], content: ItemContent
 ) -> ReviewRow:
-    """One item with its reasons."""
     probabilities = result.class_probabilities[place]
     order = np.argsort(-probabilities, kind="stable")
     second = ""
@@ -99,7 +104,6 @@ def review_row(
 
 
 def short(shown: Shown) -> Shown:
-    """What is shown, with a long text cut off."""
     if shown.kind != "text" or len(shown.value) <= MOST_TEXT:
         return shown._replace(column=display_name(shown.column))
     return Shown(display_name(shown.column), "text", f"{shown.value[:MOST_TEXT]} …")

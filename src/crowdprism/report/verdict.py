@@ -60,7 +60,6 @@ def build_verdict(
 
 
 def level_of(found: Sequence[Finding], result: FitResult) -> Level:
-    """One of the three levels of a verdict."""
     serious = {finding.name for finding in found if finding.severity == "warning"}
     if is_confirmed(result) and "gold" not in serious:
         return "confirmed"
@@ -76,7 +75,6 @@ def is_confirmed(result: FitResult) -> bool:
 
 
 def headline(level: Level, severity: Severity, result: FitResult) -> str:
-    """The verdict in a few words, with the range of right labels."""
     if level == "unreliable":
         return "Do not rely on these labels yet"
     expected = "" if result.account is None else f": {result.account.expected_accuracy}"
@@ -151,7 +149,6 @@ def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]
 
 
 def from_account(result: FitResult) -> list[Finding]:
-    """How right the labels are, and what would narrow that down."""
     account = result.account
     if account is None:
         sentence = "How many labels are right was not estimated: this needs the annotations or a newly saved result."
@@ -209,7 +206,6 @@ def from_coverage(annotations: Annotations) -> list[Finding]:
 
 
 def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
-    """How many labels are right where the true class is known."""
     if annotations.gold is None:
         return []
     known = ~np.ma.getmaskarray(annotations.gold) & (annotations.labels_per_item > 0)

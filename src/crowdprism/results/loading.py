@@ -74,7 +74,6 @@ class SavedResult(TypedDict):
 
 
 def read_fields(folder: Path) -> dict[str, Any]:
-    """The fields of the `FitResult` that was saved in a folder."""
     return read_run(folder, fields_of)
 
 
@@ -107,7 +106,6 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
 
 
 def account_from(numbers: SavedAccount | None, arrays: Mapping[str, Any]) -> Account | None:
-    """The account that was saved with a result; None if there is none."""
     if numbers is None:
         return None
     if any(values is None for values in arrays.values()):
@@ -154,7 +152,6 @@ def stored_shape(stream: IO[bytes], n_bytes: int) -> tuple[int, ...]:
 
 
 def require_shapes(found: Mapping[str, tuple[int, ...]], expected: Mapping[str, tuple[int, ...]]) -> None:
-    """Check the shapes of arrays against the numbers of names."""
     if "class_probabilities" not in found:
         raise KeyError("class_probabilities")
     for name, shape in found.items():

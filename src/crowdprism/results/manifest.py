@@ -54,7 +54,6 @@ class Manifest:
     obsolete: Mapping[Name, FileEntry] = field(default_factory=dict)  # of the run before: removed if still as written
 
     def to_json(self) -> str:
-        """The text of `manifest.json`."""
         return json.dumps({"crowdprism_run": MANIFEST_SCHEMA, **asdict(self)}, indent=1)
 
 
@@ -159,7 +158,6 @@ class RunFiles:
         file.seek(0)
 
     def read(self, name: str) -> bytes:
-        """The checked bytes of a file."""
         with self.open(name) as file:
             self.verify(name, file)
             return file.read()

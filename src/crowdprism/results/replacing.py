@@ -210,7 +210,6 @@ def commit(target: Path, staging: Path, *, old: Mapping[str, FileEntry], kind: s
 
 
 def files_in(folder: Path) -> list[str]:
-    """Names of the files of a run, those of its folder of labels included."""
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
