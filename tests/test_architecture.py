@@ -44,7 +44,7 @@ MAY_IMPORT_TORCH = {
 UPWARD_ON_PURPOSE = {
     ("crowdprism.results.fit_result", "crowdprism.report"),
     ("crowdprism.results.fit_result", "crowdprism.calibration.account"),
-    ("crowdprism.annotations.frames", "crowdprism.shards"),
+    ("crowdprism.annotations.container", "crowdprism.shards"),
 }
 FILES = sorted(SOURCE.rglob("*.py"))
 ROOT_MODULES_AT_MOST = 8

@@ -18,7 +18,7 @@ from crowdprism.aggregators.dawid_skene import ConfusionModel, DawidSkene, maxim
 from crowdprism.aggregators.em import Expectation, FloatArray, climb, fixed_class_prior
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.ordering import class_scores
+from crowdprism.annotations.summary import class_scores
 from crowdprism.errors import UnsuitableDataError, some
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit, normalize_rows

@@ -6,7 +6,7 @@ before it raises, so that a user mends a file once and not once per mistake.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,19 +75,10 @@ def missing_rows(values: Any) -> np.ndarray:
         return np.empty(0, dtype=np.int64)
     if isinstance(values, np.ndarray) and values.dtype.kind in "fmM":
         return np.flatnonzero(values != values)
-    if not any(may_be_missing(kind) for kind in kinds_of(values)):
+    kinds = set(map(type, values))  # at the speed of C, so that rules need not look at each value in Python
+    if not any(kind is type(None) or issubclass(kind, MAYBE_NAN) or kind.__name__ in MISSING_KINDS for kind in kinds):
         return np.empty(0, dtype=np.int64)
     return np.flatnonzero([is_missing(value) for value in values])
-
-
-def kinds_of(values: Any) -> set[type]:
-    """The types that occur; one pass at the speed of C, so that rules need not look at each value in Python."""
-    return set(map(type, values))
-
-
-def may_be_missing(kind: type) -> bool:
-    """Tell whether a value of this type can stand for "no entry"."""
-    return kind is type(None) or issubclass(kind, MAYBE_NAN) or kind.__name__ in MISSING_KINDS
 
 
 def is_typed_column(values: Any) -> bool:
@@ -97,17 +88,13 @@ def is_typed_column(values: Any) -> bool:
 
 def check_one_type(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """All names are of one type, so that 1 and "1" cannot stand for two different things."""
-    if is_typed_column(values) or len(kinds_of(values)) <= 1:
+    if is_typed_column(values) or len(set(map(type, values))) <= 1:
         return None
-    kinds = [type(plain(value)) for value in values]
-    distinct = set(kinds)
-    if len(distinct) <= 1 or any(is_missing(value) for value in values):
+    kinds = [type(plain(value)).__name__ for value in values]
+    if len(set(kinds)) <= 1 or any(is_missing(value) for value in values):
         return None
-    first = kinds[0]
-    row = next(row for row, kind in enumerate(kinds) if kind is not first)
-    counts = ", ".join(
-        f"{kinds.count(kind)} {kind.__name__}" for kind in sorted(distinct, key=lambda kind: kind.__name__)
-    )
+    row = next(row for row, kind in enumerate(kinds) if kind != kinds[0])
+    counts = ", ".join(f"{kinds.count(kind)} {kind}" for kind in sorted(set(kinds)))
     return Breach(
         f"The {role}s are of mixed types ({counts}); the first that differs is {values[row]!r} in row {row}.",
         "Convert them to one type, for example with str().",
@@ -116,7 +103,9 @@ def check_one_type(values: Sequence[Any] | NameArray, role: str) -> Breach | Non
 
 def check_hashable(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """Every name can be a dictionary key."""
-    if is_typed_column(values) or all(kind is not tuple and _has_hash(kind) for kind in kinds_of(values)):
+    if is_typed_column(values) or all(
+        kind is not tuple and issubclass(kind, Hashable) for kind in set(map(type, values))
+    ):
         return None
     rows = [row for row, value in enumerate(values) if not _can_be_hashed(value)]
     if not rows:
@@ -125,10 +114,6 @@ def check_hashable(values: Sequence[Any] | NameArray, role: str) -> Breach | Non
         f"{len(rows)} of {len(values)} {role}s are not hashable; the first is {values[rows[0]]!r} in row {rows[0]}.",
         "Use text, numbers or tuples; several labels per annotation are not supported, choose one.",
     )
-
-
-def _has_hash(kind: type) -> bool:
-    return getattr(kind, "__hash__", None) is not None
 
 
 def _can_be_hashed(value: Any) -> bool:
@@ -164,11 +149,11 @@ def check_distinct(names: Sequence[Any] | NameArray, role: str) -> Breach | None
     listed = names.tolist() if isinstance(names, np.ndarray) else list(names)
     if len(set(listed)) == len(listed):
         return None
-    seen: set[Any] = set()
-    repeated = [(row, name) for row, name in enumerate(listed) if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-    row, name = repeated[0]
+    first = {name: row for row, name in reversed(list(enumerate(listed)))}
+    row = next(row for row, name in enumerate(listed) if first[name] != row)
     return Breach(
-        f"{len(repeated)} of {len(listed)} {role}s are repeated; the first is {plain(name)!r} at position {row}.",
+        f"{len(listed) - len(first)} of {len(listed)} {role}s are repeated; the first is {plain(listed[row])!r} at "
+        f"position {row}.",
         "List each once.",
     )
 

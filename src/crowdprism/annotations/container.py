@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdprism.annotations import building, frames, selecting
 from crowdprism.annotations.building import Names
-from crowdprism.annotations.gold import gold_names, with_gold
+from crowdprism.annotations.gold import with_gold
 from crowdprism.annotations.names import NameArray, encode, same_arrays, same_names
 from crowdprism.annotations.notebook import annotations_html
 from crowdprism.annotations.summary import AnnotationSummary, summarize
@@ -173,11 +173,7 @@ class Annotations:
 
     @classmethod
     def from_dicts(
-        cls,
-        nested: Mapping[Any, Mapping[Any, Any]],
-        *,
-        classes: Names = None,
-        gold: Mapping[Any, Any] | None = None,
+        cls, nested: Mapping[Any, Mapping[Any, Any]], *, classes: Names = None, gold: Mapping[Any, Any] | None = None
     ) -> Annotations:
         """Build from `{item: {annotator: label}}`; an item with an empty dict is an item without annotations.
 
@@ -334,7 +330,11 @@ class Annotations:
         >>> Annotations.from_triplets(["x", "y"], [1, 1], ["cat", "dog"], gold={"y": "cat"}).gold_by_name()
         {'y': 'cat'}
         """
-        return gold_names(self)
+        if self.gold is None:
+            return {}
+        known = ~np.ma.getmaskarray(self.gold)
+        labels = self.classes[self.gold.data[known]]
+        return dict(zip(self.items[known].tolist(), labels.tolist(), strict=True))
 
     def with_gold(self, gold: Any) -> Annotations:
         """Add true classes: a mapping, a pandas series, a frame (item, label) or pairs. None removes all gold.
@@ -374,14 +374,15 @@ class Annotations:
 
     def to_shards(self, folder: Any, *, force: bool = False) -> Any:
         """Write a store, from which methods work out of core, and return it; gold and times are not kept."""
-        return frames.store_of(self, folder, force=force)
+        from crowdprism.shards import write_annotations  # upward on purpose: users expect this method
+
+        return write_annotations(self, folder, force=force)
 
     def summary(self) -> AnnotationSummary:
         """Count what is there: sizes, labels per item and annotator, class shares, repeats, gold."""
         return summarize(self)
 
-    def _repr_html_(self) -> str:
-        return annotations_html(self)
+    _repr_html_ = annotations_html
 
     def __repr__(self) -> str:
         sizes = [counted(self.n_items, "item"), counted(self.n_annotators, "annotator")]

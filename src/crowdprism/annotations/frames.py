@@ -204,10 +204,3 @@ def csr_table(annotations: Annotations) -> Any:
     a = annotations if last.all() else annotations.select(last)
     parts = (a.label.copy(), a.annotator.copy(), a.item_start.copy())  # scipy may sort in place
     return csr_array(parts, shape=(a.n_items, a.n_annotators))
-
-
-def store_of(annotations: Annotations, folder: Any, *, force: bool) -> Any:
-    """Do the work of `Annotations.to_shards`."""
-    from crowdprism.shards import write_annotations  # upward on purpose: users expect annotations.to_shards(folder)
-
-    return write_annotations(annotations, folder, force=force)

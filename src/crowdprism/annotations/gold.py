@@ -45,14 +45,6 @@ def with_gold(annotations: Annotations, gold: Any) -> Annotations:
     return replace(annotations, gold=gold_codes(merged, annotations.items, annotations.classes))
 
 
-def gold_names(annotations: Annotations) -> dict[Any, Any]:
-    if annotations.gold is None:
-        return {}
-    known = ~np.ma.getmaskarray(annotations.gold)
-    labels = annotations.classes[annotations.gold.data[known]]
-    return dict(zip(annotations.items[known].tolist(), labels.tolist(), strict=True))
-
-
 def gold_columns(gold: Any) -> tuple[list[Any], list[Any]]:
     """Items and labels of a mapping, a pandas series, a frame with two such columns, or pairs."""
     if isinstance(gold, Mapping):

@@ -1,11 +1,13 @@
-"""What a set of annotations contains, counted: the first thing to look at."""
+"""What a set of annotations contains, counted; and whether its classes have an order."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdprism.errors import counted
 
@@ -92,3 +94,16 @@ def spread(counts: np.ndarray) -> Spread:
     if not len(counts):
         return Spread(0, 0.0, 0)
     return Spread(int(counts.min()), float(np.median(counts)), int(counts.max()))
+
+
+def class_scores(annotations: Annotations) -> NDArray[np.float64] | None:
+    """(n_classes,) the number of each class: itself, or its place from 1 if an order was given; None without an order.
+
+    Two numbers, such as 0 and 1, are names and no scale unless an order was given.
+    """
+    names = annotations.classes.tolist()
+    if all(isinstance(name, (int, float)) and not isinstance(name, bool) for name in names):
+        rising = all(one < other for one, other in pairwise(names))
+        if rising and (len(names) > 2 or annotations.classes_ordered):
+            return np.array(names, dtype=np.float64)
+    return np.arange(1.0, len(names) + 1) if annotations.classes_ordered else None

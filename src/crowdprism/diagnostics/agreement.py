@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
-from crowdprism.annotations.ordering import class_scores
+from crowdprism.annotations.summary import class_scores
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.diagnostics.co_labelling import (
     AnnotatorAgreement,

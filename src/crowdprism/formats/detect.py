@@ -18,7 +18,6 @@ from crowdprism.formats import (
     peerannot,
     prodigy,
     tables,
-    tick_columns,
     toloka,
     wide_tables,
 )
@@ -71,7 +70,7 @@ FORMATS: dict[str, Format] = {
     ),
     "cifar10h": Format("CIFAR-10H raw answers", tables.matches_cifar10h, tables.read_cifar10h),
     **{name: named_layout(name) for name in tables.NAMED_LAYOUTS},
-    "ticks": Format("table with a 0/1 column for each choice", tick_columns.matches_ticks, tick_columns.read_ticks),
+    "ticks": Format("table with a 0/1 column for each choice", wide_tables.matches_ticks, wide_tables.read_ticks),
     "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
     "doccano": Format("doccano, one file per annotator (or a zip)", doccano.matches, doccano.read),
     "matrix": Format(

@@ -146,15 +146,21 @@ def read_min(document: Document) -> RawAnnotations:
     return raw
 
 
+def values_by_task(records: list[dict[str, Any]], fields: list[str]) -> dict[str, dict[Any, set[str]]]:
+    """The distinct values of each field, by task."""
+    values: dict[str, dict[Any, set[str]]] = {field: {} for field in fields}
+    for record in records:
+        for field, by_id in values.items():
+            by_id.setdefault(record.get("id"), set()).add(str(record.get(field)))
+    return values
+
+
 def content_fields(records: list[dict[str, Any]], fields: list[str]) -> list[str]:
     """The fields that tell tasks apart, and so what an id stands for; other questions and their answers do not.
 
     They are the same in all records of a task and differ between tasks; without such a field, all that are the same.
     """
-    values: dict[str, dict[Any, set[str]]] = {field: {} for field in fields}
-    for record in records:
-        for field, by_id in values.items():
-            by_id.setdefault(record.get("id"), set()).add(str(record.get(field)))
+    values = values_by_task(records, fields)
     same = [field for field, by_id in values.items() if all(len(found) == 1 for found in by_id.values())]
     unique = [field for field in same if len(set.union(*values[field].values())) == len(values[field])]
     return unique or same
@@ -174,18 +180,12 @@ def label_field(document: Document, records: list[dict[str, Any]], item_field: s
     fields = [field for field in document.columns if field not in (*MIN_FIELDS, item_field)]
     if "label" in fields:
         return "label"
-    first: dict[Any, dict[str, Any]] = {}
-    varying: Counter[str] = Counter()
-    distinct: dict[str, set[str]] = {field: set() for field in fields}
-    for record in records:
-        before = first.setdefault(record.get("id"), record)
-        varying.update(field for field in fields if record.get(field) != before.get(field))
-        for field in fields:
-            distinct[field].add(str(record.get(field)))
-    candidates = [field for field in fields if varying[field]]
+    values = values_by_task(records, fields)
+    candidates = [field for field, by_id in values.items() if any(len(found) > 1 for found in by_id.values())]
     if not candidates:  # every task has one annotation, or all agree: a label repeats, an item's data does not
-        fewest = min((len(values) for values in distinct.values()), default=0)
-        candidates = [field for field in fields if len(distinct[field]) == fewest and fewest < max(len(records), 2)]
+        n_values = {field: len(set().union(*by_id.values())) for field, by_id in values.items()}
+        fewest = min(n_values.values(), default=0)
+        candidates = [field for field in fields if n_values[field] == fewest and fewest < max(len(records), 2)]
     if len(candidates) == 1:
         return candidates[0]
     raise UnreadableFileError(

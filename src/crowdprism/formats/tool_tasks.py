@@ -76,12 +76,7 @@ def label_studio_task(task: Task, tasks: TaskList) -> dict[str, Any]:
     """A task whose data name the item, so that an export of the project can be matched to it again."""
     record: dict[str, Any] = {"data": {ITEM: task.item, **task.content, **task.more}}
     if task.label is not None:
-        chosen = {
-            "from_name": QUESTION,
-            "to_name": "shown",
-            "type": "choices",
-            "value": {"choices": [str(task.label)]},
-        }
+        chosen = {"from_name": QUESTION, "to_name": "shown", "type": "choices", "value": {"choices": [str(task.label)]}}
         record["predictions"] = [{"model_version": tasks.model, "score": task.score, "result": [chosen]}]
     return record
 

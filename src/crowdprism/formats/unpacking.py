@@ -40,15 +40,15 @@ ZIP_ERRORS = (
 
 def size_in_bytes(size: int | str | None) -> int | None:
     """Return a size such as 500000 or "2GB" as a number of bytes; None stays None."""
-    found = (
-        re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMG]?B?)\s*", str(size).upper()) if size is not None else None
-    )
+    if size is None:
+        return None
+    found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMG]?B?)\s*", str(size).upper())
     number = float(found[1]) * UNITS[found[2]] if found and found[2] in UNITS else 0.0
-    if size is not None and number < 1:
+    if number < 1:
         raise InvalidParameterError(
             f"max_size must be a number of bytes such as 500000000 or '500MB', not {size!r}.", parameter="max_size"
         )
-    return None if size is None else int(number)
+    return int(number)
 
 
 def default_limit() -> int:

@@ -1,4 +1,4 @@
-"""Wide tables: a row per item and a column per annotator, with or without names."""
+"""Wide tables: a row per item and a column per annotator, with or without names, or a 0/1 column per choice."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crowdprism.annotations.column_roles import SYNONYMS, simplified
+from crowdprism.annotations.column_roles import SYNONYMS, find_columns, simplified
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import text_tables
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
-from crowdprism.formats.tables import markers_of, sample_cells
+from crowdprism.formats.tables import column_of, markers_of, sample_cells
 
 MISSING_CELLS = ("", "-1", "-1.0", "nan", "none", "na", "<na>", "null", "?")  # of wide tables
 MAX_CLASSES_TO_GUESS = 50  # a table with more distinct cells in its first rows is taken for text, not for labels
@@ -21,6 +21,7 @@ UNNAMED = ("", "unnamed0", "column1", "index", "id")
 MOST_CELLS = 1 << 20  # bytes of the first line that show whether it is a row of numbers
 NO_ANNOTATORS = (*SYNONYMS["item"], "note", "notes", "comment", "comments", "remark", "remarks", "url", "link", "date")
 FEW_VALUES = 8  # a column with no more distinct values may hold labels, whatever others hold
+TICKED, NOT_TICKED = ("1", "1.0", "true", "yes", "x"), ("0", "0.0", "false", "no", "")
 LABEL_SHARE = 0.5  # of the cells of an annotator's column, at least, that hold a value which another column has too
 
 
@@ -179,3 +180,40 @@ def guess_annotators(document: Document) -> dict[str, str]:
     if item_column(document) is None or not 2 <= len(found) < len(free):
         return {}
     return {"format": "wide", "annotators": ",".join(found)}
+
+
+def lowered(column: pl.Series) -> pl.Series:
+    """Cells as text without case and spaces, empty where missing."""
+    return text_cells(column).fill_null("").str.strip_chars().str.to_lowercase()
+
+
+def tick_columns(document: Document) -> list[str]:
+    """Columns of a table, besides item and annotator, that hold nothing but ticks."""
+    roles = find_columns(document.columns, dict(document.asked))
+    others = [column for column in document.columns if column not in roles.values() and simplified(column) != "status"]
+    return [column for column in others if lowered(document.frame[column]).is_in([*TICKED, *NOT_TICKED]).all()]
+
+
+def matches_ticks(document: Document) -> bool:
+    """Tell whether several choices are read and there is a 0/1 column for each, and no column of labels."""
+    if not document.options.multi or document.container not in ("table", "parquet"):
+        return False
+    roles = find_columns(document.columns, dict(document.asked))
+    return {"item", "annotator"} <= set(roles) and "label" not in roles and bool(tick_columns(document))
+
+
+def read_ticks(document: Document) -> RawAnnotations:
+    """Read a row per answer and a 0/1 column per choice."""
+    roles = find_columns(document.columns, dict(document.asked))
+    choices = tick_columns(document)
+    if not {"item", "annotator"} <= set(roles) or not choices:
+        raise UnreadableFileError(f"{document.name} has no 0/1 columns; it has {some(document.columns, 15)}.")
+    raw = RawAnnotations(
+        {"item": roles["item"], "annotator": roles["annotator"], "label": ", ".join(choices)},
+        is_text=document.container == "table",
+    )
+    raw.item, raw.annotator = (column_of(document.frame[roles[role]]) for role in ("item", "annotator"))
+    ticked = [lowered(document.frame[column]).is_in(TICKED).to_list() for column in choices]
+    raw.label = [[name for name, one in zip(choices, row, strict=True) if one] for row in zip(*ticked, strict=True)]
+    raw.n_rows, raw.classes = document.frame.height, choices
+    return raw

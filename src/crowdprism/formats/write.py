@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -19,8 +20,11 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_file
 from crowdprism.formats.arrays import NAMES_MEMBER
 from crowdprism.formats.inert_cells import frame_csv
+from crowdprism.formats.unpacking import data_ending
 
 Write = Callable[[Annotations, BinaryIO], None]
+ENDINGS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npz": "npz"}
+ENDINGS |= {".json": "peerannot"}
 
 
 def write_annotations(annotations: Annotations, path: str | os.PathLike[str], format: str = "auto") -> Path:
@@ -62,16 +66,13 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
 
 
 def format_of(path: Path) -> str:
-    endings = [ending.lower() for ending in path.suffixes if ending.lower() != ".gz"]
-    ending = endings[-1].lstrip(".") if endings else ""
-    known = {"csv": "csv", "tsv": "tsv", "parquet": "parquet", "jsonl": "jsonl", "ndjson": "jsonl", "npz": "npz"}
-    known["json"] = "peerannot"
-    if ending not in known:
+    ending = data_ending(path.name)
+    if ending not in ENDINGS:
         raise InvalidParameterError(
-            f"The ending of {path.name} names no format. Use one of {', '.join('.' + one for one in known)}, "
+            f"The ending of {path.name} names no format. Use one of {', '.join(ENDINGS)}, "
             f"or choose the format yourself: {', '.join(WRITERS)}."
         )
-    return known[ending]
+    return ENDINGS[ending]
 
 
 def long_frame(annotations: Annotations) -> pl.DataFrame:
@@ -85,11 +86,8 @@ def long_frame(annotations: Annotations) -> pl.DataFrame:
     return frame.with_columns(pl.col(numbers).fill_nan(None)) if numbers else frame
 
 
-def write_csv(separator: str) -> Write:
-    def write(annotations: Annotations, file: BinaryIO) -> None:
-        file.write(frame_csv(long_frame(annotations), separator))
-
-    return write
+def write_csv(annotations: Annotations, file: BinaryIO, separator: str = ",") -> None:
+    file.write(frame_csv(long_frame(annotations), separator))
 
 
 def write_crowd_kit(annotations: Annotations, file: BinaryIO) -> None:
@@ -154,8 +152,8 @@ def write_peerannot(annotations: Annotations, file: BinaryIO) -> None:
 
 
 WRITERS: dict[str, Write] = {
-    "csv": write_csv(","),
-    "tsv": write_csv("\t"),
+    "csv": write_csv,
+    "tsv": partial(write_csv, separator="\t"),
     "parquet": write_parquet,
     "jsonl": write_jsonl,
     "wide-csv": write_wide_csv,
