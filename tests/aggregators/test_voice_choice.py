@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from crowdprism import Annotations, make_aggregator
 from crowdprism.aggregators.voice_choice import (
-    Excess,
     TightGroup,
     agreement_beyond,
     answers_of,
@@ -54,8 +55,8 @@ def test_rows_of_logs_become_probabilities() -> None:
 
 
 def test_pairs_connect_groups_and_the_largest_comes_first() -> None:
-    pairs = Excess(np.array([0, 3, 4]), np.array([1, 4, 6]), np.array([0.9, 0.7, 0.8]))
-    groups = connected_groups(pairs, 8)
+    pairs = SimpleNamespace(first=np.array([0, 3, 4]), second=np.array([1, 4, 6]))
+    groups = connected_groups(pairs, np.array([0.9, 0.7, 0.8]), 8)
     assert [group.members.tolist() for group in groups] == [[3, 4, 6], [0, 1]]
     assert [group.tightness for group in groups] == [pytest.approx(0.75), pytest.approx(0.9)]
 

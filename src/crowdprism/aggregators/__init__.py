@@ -24,36 +24,17 @@ from crowdprism.aggregators.spectral_em import SpectralEM
 from crowdprism.aggregators.symnmf import SymNMF
 from crowdprism.errors import InvalidParameterError
 
-AGGREGATORS: dict[str, type[Aggregator]] = {
-    "majority-vote": MajorityVote,
-    "weighted-vote": WeightedVote,
-    "gold-vote": GoldVote,
-    "dawid-skene": DawidSkene,
-    "fast-dawid-skene": FastDawidSkene,
-    "one-coin": OneCoin,
-    "zencrowd": ZenCrowd,
-    "glad": GLAD,
-    "mace": MACE,
-    "ibcc": IBCC,
-    "ebcc": EBCC,
-    "multidimensional": MultidimensionalCrowd,
-    "mean-field": MeanField,
-    "belief-propagation": BeliefPropagation,
-    "kos": KOS,
-    "eigenvector": Eigenvector,
-    "eigenvector-ratio": EigenvectorRatio,
-    "mmsr": MMSR,
-    "spectral-em": SpectralEM,
-    "multispa": MultiSPA,
-    "multispa-kl": MultiSPAKL,
-    "symnmf": SymNMF,
-    "blind-moments": BlindMoments,
-}
+_METHODS = (
+    *(MajorityVote, WeightedVote, GoldVote, DawidSkene, FastDawidSkene, OneCoin, ZenCrowd, GLAD, MACE, IBCC, EBCC),
+    *(MultidimensionalCrowd, MeanField, BeliefPropagation, KOS, Eigenvector, EigenvectorRatio, MMSR, SpectralEM),
+    *(MultiSPA, MultiSPAKL, SymNMF, BlindMoments),
+)
+AGGREGATORS: dict[str, type[Aggregator]] = {method.name: method for method in _METHODS}
 """Method names, as `make_aggregator`, the command line and `FitResult.method` have them, and their classes: votes, then
 methods with one number or one matrix per annotator fitted by EM or variational Bayes, messages, and those that learn
 from pairs of annotators."""
 
-ORDERED: dict[str, type[Aggregator]] = {"ordinal-dawid-skene": OrdinalDawidSkene}
+ORDERED: dict[str, type[Aggregator]] = {OrdinalDawidSkene.name: OrdinalDawidSkene}
 """Methods for classes that have an order, such as ratings."""
 
 

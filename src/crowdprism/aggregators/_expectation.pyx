@@ -1,21 +1,15 @@
 # cython: language_level=3, wraparound=False, cdivision=True, initializedcheck=False
-"""The two compiled passes over a group of items; `expectation` calls them, and has the same in SciPy.
+"""The two compiled passes over a group of items; `blocks` calls them, and has the same in SciPy.
 
 Without weights, probabilities are multiplied and rescaled now and then, so that neither exp nor log runs per annotation.
 With weights, a weight is a power of the likelihood: tables then hold logs (`logs`).
 
-In both passes
-    item_start, first, last   the items, and where their annotations stand
-    gold                      (n_items,) known class of an item, -1 where there is none; or None
-    weight                    (n_annotations,) or None
-    start                     (n_columns,) class prior, or its log
-    rows                      class probabilities: one row per item of the group, or one row that is used again
-    mode                      SOFT probabilities, HARD decisions, or GIVEN: `rows` are class probabilities already
-    totals                    (n_columns,) gets the sum of class probabilities of annotated items
-    carried                   (2,) log likelihood so far, and a factor whose log belongs to it; [0, 1] at the start
-and the log likelihood is returned. A group may come in several calls, one for each part of its items: `counts`,
-`totals` and `carried` go on from call to call, so that the parts change no bit. The caller owns all memory; nothing is kept
-between calls. setup.py turns bounds checks off, except in the build that the tests make.
+In both, items go from `first` to before `last`; `gold` has the known class of each, -1 where there is none; `start`
+(n_columns,) is the class prior or its log; `rows` gets the class probabilities, one row per item or one that is used
+again, or has them already (mode GIVEN); `totals` gets their sums over annotated items; `carried` is the log likelihood so
+far and a factor whose log belongs to it, [0, 1] at the start. A group may come in several calls, which go on with
+`counts`, `totals` and `carried`, so that the parts change no bit. setup.py turns bounds checks off, except in the build
+that the tests make.
 """
 
 from libc.math cimport INFINITY, exp, log
@@ -29,7 +23,7 @@ cdef enum:
 
 cdef double SMALL = 1e-50  # beyond these the running product of normalisers is logged, before it can leave the range
 cdef double LARGE = 1e50
-cdef double TIE = 1e-9  # as in `expectation`
+cdef double TIE = 1e-9  # as in `blocks`
 
 
 cdef inline void take_out(double *log_likelihood, double *scale, double factor) noexcept nogil:
@@ -137,10 +131,7 @@ def confusion(
                         take_out(&log_likelihood, &scale, normalize(rows, at))
                 if logs:
                     log_likelihood += exponentiate(rows, at)
-                if mode == HARD and mass > 0.0:
-                    take_out(&log_likelihood, &scale, harden(rows, at))
-                else:
-                    take_out(&log_likelihood, &scale, normalize(rows, at))
+                take_out(&log_likelihood, &scale, harden(rows, at) if mode == HARD and mass > 0.0 else normalize(rows, at))
             if mass > 0.0:
                 for k in range(width):
                     totals[k] += rows[at, k]
@@ -150,7 +141,6 @@ def confusion(
                     for k in range(width):
                         counts[c, k] += w * rows[at, k]
     carried[0], carried[1] = log_likelihood, scale
-    return log_likelihood + log(scale)
 
 
 def vote(
@@ -200,14 +190,10 @@ def vote(
                         take_out(&log_likelihood, &scale, normalize(rows, at))
                 if logs:
                     log_likelihood += exponentiate(rows, at)
-                if mode == HARD and mass > 0.0:
-                    take_out(&log_likelihood, &scale, harden(rows, at))
-                else:
-                    take_out(&log_likelihood, &scale, normalize(rows, at))
+                take_out(&log_likelihood, &scale, harden(rows, at) if mode == HARD and mass > 0.0 else normalize(rows, at))
             if mass > 0.0:
                 for k in range(width):
                     totals[k] += rows[at, k]
                 for j in range(begin, end):
                     hits[source[j]] += (weight[j] if weighted else 1.0) * rows[at, label[j]]
     carried[0], carried[1] = log_likelihood, scale
-    return log_likelihood + log(scale)

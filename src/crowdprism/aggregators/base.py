@@ -48,6 +48,8 @@ class Aggregator(Parameterized, ABC):
         "iterations": Whole(1),
         "n_restarts": Whole(1),
         "tolerance": Real(0),
+        "prior_strength": Real(0),
+        "least_shared": Real(0),
     }
     use_gold: bool = field(default=True, kw_only=True)
     _result: FitResult | None = field(default=None, init=False)
@@ -69,7 +71,7 @@ class Aggregator(Parameterized, ABC):
         return self
 
     def _learn(self, annotations: Annotations, learn: Callable[[Annotations], FitResult]) -> FitResult:
-        """Learn from annotations, with or without their gold; the result has them with it, to be judged by it."""
+        """Learn with or without the gold; the result has the annotations with it, to be judged by it."""
         if annotations.gold is None:
             return learn(annotations)
         result = learn(annotations if self.use_gold else annotations.with_gold(None))
@@ -119,10 +121,7 @@ class Aggregator(Parameterized, ABC):
 
 @dataclass(eq=False, repr=False)
 class IncrementalAggregator(Aggregator):
-    """An aggregator that takes further annotations without starting anew.
-
-    A method gives `_resume`, which learns from all annotations, starting from an earlier result.
-    """
+    """An aggregator that takes further annotations without starting anew."""
 
     _seen: Annotations | None = field(default=None, init=False)
 

@@ -30,16 +30,6 @@ ITEMS_PER_STREAM = 2**16  # whose random numbers come from one stream
 ANCHOR = 3.0  # pseudo-items of the class prior per item, spread as the votes are
 
 
-@dataclass(frozen=True)
-class Priors:
-    """Dirichlet pseudo-counts."""
-
-    right: float  # of a confusion row, on the true class
-    wrong: float  # on each other label
-    class_share: FloatArray  # (n_classes,) of each class in the class prior
-    subtypes: float  # of all subtypes of a class together; each has an equal part of it
-
-
 @dataclass(frozen=True, eq=False)
 class VariationalModel:
     """Geometric means of the posteriors, as the expectation step needs them: likelihood (n_cells, columns) and prior.
@@ -63,41 +53,6 @@ def dirichlet_divergence(posterior: FloatArray, prior: FloatArray) -> float:
     return float(normalisers + (gammaln(prior) - gammaln(posterior) + (posterior - prior) * log_means).sum())
 
 
-def cell_pseudo_counts(cells: Cells, n_subtypes: int, priors: Priors) -> FloatArray:
-    """(n_cells, columns) pseudo-count of the cell's label for each column."""
-    true_class = np.arange(cells.n_classes * n_subtypes) // n_subtypes
-    return np.where(cells.label_of[:, None] == true_class, priors.right, priors.wrong)
-
-
-def update(
-    expectation: Expectation, cells: Cells, pseudo_counts: FloatArray, n_subtypes: int, priors: Priors
-) -> VariationalModel:
-    """Posteriors of all parameters given expected counts, in the form of geometric means."""
-    from scipy.special import digamma, gammaln
-
-    counts = expectation.counts
-    posterior = counts + pseudo_counts
-    row_prior = priors.right + (cells.n_classes - 1) * priors.wrong
-    rows = cells.sum_by_annotator(counts) + row_prior
-    log_likelihood = digamma(posterior) - cells.by_cell(digamma(rows))
-    divergence = float(
-        (gammaln(rows) - gammaln(row_prior)).sum()
-        + (gammaln(pseudo_counts) - gammaln(posterior) + counts * log_likelihood).sum()
-    )
-    totals = expectation.class_totals.reshape(cells.n_classes, n_subtypes)
-    class_posterior = totals.sum(axis=1) + priors.class_share
-    subtype_prior = priors.subtypes / n_subtypes
-    subtype_posterior = totals + subtype_prior
-    log_class = digamma(class_posterior) - digamma(class_posterior.sum())
-    log_subtype = digamma(subtype_posterior) - digamma(subtype_posterior.sum(axis=1, keepdims=True))
-    divergence += dirichlet_divergence(class_posterior, priors.class_share)
-    divergence += dirichlet_divergence(subtype_posterior, np.full(n_subtypes, subtype_prior))
-    column_prior = np.exp(log_class[:, None] + log_subtype).ravel()
-    mass = column_prior.sum()
-    lost = expectation.class_totals.sum() * np.log(mass)  # the totals sum to the number of annotated items
-    return VariationalModel(np.exp(log_likelihood), column_prior / mass, float(lost) - divergence)
-
-
 class BayesianConfusions(Aggregator):
     """What IBCC and EBCC share: IBCC is EBCC with one subtype per class."""
 
@@ -119,12 +74,12 @@ class BayesianConfusions(Aggregator):
     def _aggregate(self, annotations: Annotations) -> FitResult:
         columns, name = annotations.n_classes * self.n_subtypes, type(self).__name__
         evidence = ConfusionPass(annotations, columns=columns, method=name)
-        cells = evidence.cells
-        priors = self._priors(evidence)
-        pseudo_counts = cell_pseudo_counts(cells, self.n_subtypes, priors)
+        class_prior = self._class_prior(evidence)
+        row_prior = self._row_prior(annotations.n_classes)
+        pseudo_counts = np.repeat(row_prior.T[evidence.cells.label_of], self.n_subtypes, axis=1)  # (n_cells, columns)
 
         def improve(_: Any, expectation: Expectation) -> VariationalModel:
-            return update(expectation, cells, pseudo_counts, self.n_subtypes, priors)
+            return self._update(expectation, evidence.cells, pseudo_counts, class_prior)
 
         n_starts = self.n_restarts if self.n_subtypes > 1 else 1  # without subtypes nothing is random
         best, bounds = climb_from_each(
@@ -137,17 +92,48 @@ class BayesianConfusions(Aggregator):
             tolerance=self.tolerance,
             last_step=False,
         )
-        return self._result_of(annotations, evidence, best, bounds, priors)
+        return self._result_of(annotations, evidence, best, bounds, class_prior)
 
-    def _priors(self, evidence: ConfusionPass) -> Priors:
-        """Pseudo-counts; those that are not given keep the classes in place where items have one label."""
-        n_classes = evidence.n_classes
+    def _row_prior(self, n_classes: int) -> FloatArray:
+        """(true class, given label) pseudo-counts of a confusion."""
         wrong = 1.0 / max(n_classes - 1, 1) if self.wrong_prior is None else self.wrong_prior
+        return np.where(np.eye(n_classes) > 0, self.right_prior, wrong)
+
+    def _class_prior(self, evidence: ConfusionPass) -> FloatArray:
+        """(n_classes,) pseudo-counts; if not given, they keep the classes in place where items have one label."""
         if self.class_prior_count is not None:
-            return Priors(self.right_prior, wrong, np.full(n_classes, self.class_prior_count), self.subtype_prior_count)
+            return np.full(evidence.n_classes, self.class_prior_count)
         first_subtype = np.eye(1, self.n_subtypes)
         votes = self._by_class(evidence.count_rows(self._split_votes(lambda *_: first_subtype)).class_totals[None])[0]
-        return Priors(self.right_prior, wrong, 1.0 + ANCHOR * votes, self.subtype_prior_count)
+        return np.asarray(1.0 + ANCHOR * votes)
+
+    def _update(
+        self, expectation: Expectation, cells: Cells, pseudo_counts: FloatArray, class_prior: FloatArray
+    ) -> VariationalModel:
+        """Posteriors of all parameters given expected counts, in the form of geometric means."""
+        from scipy.special import digamma, gammaln
+
+        counts = expectation.counts
+        posterior = counts + pseudo_counts
+        row_prior = self.right_prior + (cells.n_classes - 1) * self._row_prior(cells.n_classes)[0, -1]
+        rows = cells.sum_by_annotator(counts) + row_prior
+        log_likelihood = digamma(posterior) - cells.by_cell(digamma(rows))
+        divergence = float(
+            (gammaln(rows) - gammaln(row_prior)).sum()
+            + (gammaln(pseudo_counts) - gammaln(posterior) + counts * log_likelihood).sum()
+        )
+        totals = expectation.class_totals.reshape(cells.n_classes, self.n_subtypes)
+        class_posterior = totals.sum(axis=1) + class_prior
+        subtype_prior = np.full(self.n_subtypes, self.subtype_prior_count / self.n_subtypes)
+        subtype_posterior = totals + subtype_prior
+        log_class = digamma(class_posterior) - digamma(class_posterior.sum())
+        log_subtype = digamma(subtype_posterior) - digamma(subtype_posterior.sum(axis=1, keepdims=True))
+        divergence += dirichlet_divergence(class_posterior, class_prior)
+        divergence += dirichlet_divergence(subtype_posterior, subtype_prior)
+        column_prior = np.exp(log_class[:, None] + log_subtype).ravel()
+        mass = column_prior.sum()
+        lost = expectation.class_totals.sum() * np.log(mass)  # the totals sum to the number of annotated items
+        return VariationalModel(np.exp(log_likelihood), column_prior / mass, float(lost) - divergence)
 
     def _start(self, evidence: ConfusionPass, restart: int) -> Expectation:
         """Vote shares, split at random over each class's subtypes."""
@@ -180,10 +166,10 @@ class BayesianConfusions(Aggregator):
         evidence: ConfusionPass,
         best: Climb[VariationalModel],
         bounds: list[float],
-        priors: Priors,
+        class_prior: FloatArray,
     ) -> FitResult:
         final = evidence.expect(best.model, keep=False)
-        prior = self._by_class(final.class_totals[None])[0] + priors.class_share
+        prior = self._by_class(final.class_totals[None])[0] + class_prior
         prior = prior / prior.sum()
 
         def by_class(part: Block, first: int, last: int, columns: FloatArray) -> FloatArray:
@@ -198,20 +184,17 @@ class BayesianConfusions(Aggregator):
             history={"objective": best.objective, **({"restarts": bounds} if len(bounds) > 1 else {})},
             seed=self.random_state if self.n_subtypes > 1 else None,
             warnings=best.notes(type(self).__name__),
-            **self._confusion_parts(evidence.cells, final, priors),
+            **self._confusion_parts(evidence.cells, final),
         )
 
     def _by_class(self, columns: FloatArray) -> FloatArray:
-        """Sum (rows, class and subtype) over subtypes."""
         return np.asarray(columns.reshape(len(columns), -1, self.n_subtypes).sum(axis=2))
 
-    def _confusion_parts(self, cells: Cells, final: Expectation, priors: Priors) -> dict[str, FloatArray]:
+    def _confusion_parts(self, cells: Cells, final: Expectation) -> dict[str, FloatArray]:
         """Posterior counts of confusions, subtypes added up, and their mean; nothing where they would not fit."""
         if not confusions_fit(cells.n_annotators, cells.n_classes):
             return {}
-        eye = np.eye(cells.n_classes)
-        prior = priors.right * eye + priors.wrong * (1 - eye)
-        posterior = cells.dense(self._by_class(final.counts)) + prior
+        posterior = cells.dense(self._by_class(final.counts)) + self._row_prior(cells.n_classes)
         return {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
 
 
@@ -272,10 +255,7 @@ class EBCC(BayesianConfusions):
     """
 
     name: ClassVar[str] = "ebcc"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "n_subtypes": Whole(1),
-        "subtype_prior_count": Real(0, above=True),
-    }
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"n_subtypes": Whole(1), "subtype_prior_count": Real(0, above=True)}
     n_subtypes: int = 10
     n_restarts: int = 10
     max_iter: int = MAX_ITER

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
 from crowdprism.aggregators.cells import sum_weights
@@ -25,10 +24,9 @@ from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.errors import ConvergenceWarning
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Allowed, Real
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import confusions_fit
 
 MOST_NODES = 64  # of the integral over an accuracy; they are 0.02 apart, a third of the spread after 100 labels
 
@@ -57,7 +55,6 @@ class Graph:
 
     annotations: Annotations
     weight: FloatArray  # (n_annotations,)
-    gold: NDArray[np.int32] | None  # (n_items,)
 
     def belief_without(self, messages: FloatArray) -> FloatArray:
         """(n_annotations,) probability that the label is right, by all messages to the item but this one."""
@@ -69,10 +66,10 @@ class Graph:
         for chosen in range(a.n_classes):
             others = np.logaddexp(others, np.where(a.label == chosen, -np.inf, totals[a.item, chosen]))
         belief = expit(totals[a.item, a.label] - messages - others)
-        if self.gold is None:
+        gold = known_classes(a)
+        if gold is None:
             return np.asarray(belief)
-        known = self.gold[a.item]
-        return np.asarray(np.where(known >= 0, known == a.label, belief))
+        return np.asarray(np.where(gold[a.item] >= 0, gold[a.item] == a.label, belief))
 
     def judge(self, belief: FloatArray, nodes: Nodes) -> tuple[FloatArray, FloatArray]:
         """Messages (n_annotations,) that annotators send, and their mean accuracy (n_annotators,).
@@ -99,31 +96,24 @@ class Graph:
         return np.asarray(belief * right + (1 - belief) * wrong)
 
 
+@dataclass(eq=False, repr=False)
 class AveragedCoin(Aggregator):
     """What both methods share: the Beta prior and the shape of the result."""
 
-    prior_right: float
-    prior_wrong: float
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "prior_right": Real(0, above=True),
-        "prior_wrong": Real(0, above=True),
-        "max_iter": Whole(1),
-        "tolerance": Real(0),
-    }
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"prior_right": Real(0, above=True), "prior_wrong": Real(0, above=True)}
+
+    prior_right: float = 2.0
+    prior_wrong: float = 1.0
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
 
     def _averaged(
         self, annotations: Annotations, probabilities: FloatArray, accuracy: FloatArray, **parts: Any
     ) -> FitResult:
         n_classes = annotations.n_classes
-        fits = confusions_fit(annotations.n_annotators, n_classes)
-        return self._build_result(
-            annotations,
-            probabilities,
-            confusions=confusions_of(accuracy, n_classes) if fits else None,
-            skills=accuracy,
-            class_prior=np.full(n_classes, 1 / n_classes),
-            **parts,
-        )
+        parts |= {"skills": accuracy, "class_prior": np.full(n_classes, 1 / n_classes)}
+        confusions = confusions_of(accuracy, n_classes)
+        return self._build_result(annotations, probabilities, confusions=confusions, **parts)
 
 
 @dataclass(eq=False, repr=False)
@@ -149,10 +139,6 @@ class BeliefPropagation(AveragedCoin):
     """
 
     name: ClassVar[str] = "belief-propagation"
-
-    prior_right: float = 2.0
-    prior_wrong: float = 1.0
-    max_iter: int = MAX_ITER
     tolerance: float = 1e-4
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
@@ -160,7 +146,7 @@ class BeliefPropagation(AveragedCoin):
 
         joined = with_repeats_joined(annotations)
         weight = np.ones(joined.n_annotations) if joined.weight is None else joined.weight.astype(np.float64)
-        graph = Graph(joined, weight, known_classes(joined))
+        graph = Graph(joined, weight)
         most = int(joined.labels_per_annotator.max(initial=1))
         nodes = accuracy_nodes((self.prior_right, self.prior_wrong), joined.n_classes, min(MOST_NODES, most // 2 + 1))
         messages = weight * np.log(self.prior_right * (joined.n_classes - 1) / self.prior_wrong)
@@ -174,17 +160,12 @@ class BeliefPropagation(AveragedCoin):
                 if changes[-1] <= self.tolerance:
                     break
         probabilities = with_gold_classes(softmax(vote_totals(joined, messages), axis=1), joined)
-        parts = {"history": {"largest_change": changes}, "warnings": self._notes(changes[-1])}
-        return self._averaged(annotations, probabilities, accuracy, **parts)
-
-    def _notes(self, change: float) -> tuple[str, ...]:
-        if change <= self.tolerance or self.tolerance == 0:
-            return ()
-        message = (
-            f"Messages still moved by {change:.1e} at max_iter={self.max_iter}. Raise max_iter, or use mean-field."
-        )
-        warnings.warn(message, ConvergenceWarning, stacklevel=5)
-        return (message,)
+        notes: tuple[str, ...] = ()
+        if changes[-1] > self.tolerance > 0:
+            moved = f"Messages still moved by {changes[-1]:.1e} at max_iter={self.max_iter}."
+            notes = (f"{moved} Raise max_iter, or use mean-field.",)
+            warnings.warn(notes[0], ConvergenceWarning, stacklevel=4)
+        return self._averaged(annotations, probabilities, accuracy, history={"largest_change": changes}, warnings=notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,10 +186,7 @@ class BetaModel:
 
 
 def beta_model(prior: tuple[float, float], right: FloatArray, total: FloatArray, n_classes: int) -> BetaModel:
-    """The best Beta distributions given the expected number of right labels, and what the bound adds.
-
-    `right` and `total` are (n_annotators,): the expected right labels, and all labels.
-    """
+    """The best Beta distributions given expected right and all labels (n_annotators,), and what the bound adds."""
     from scipy.special import betaln, digamma
 
     a, b = prior[0] + right, prior[1] + total - right
@@ -238,11 +216,6 @@ class MeanField(AveragedCoin):
 
     name: ClassVar[str] = "mean-field"
 
-    prior_right: float = 2.0
-    prior_wrong: float = 1.0
-    max_iter: int = MAX_ITER
-    tolerance: float = TOLERANCE
-
     def _aggregate(self, annotations: Annotations) -> FitResult:
         prior, n_classes = (self.prior_right, self.prior_wrong), annotations.n_classes
         evidence = VotePass(annotations, method="MeanField")
@@ -253,10 +226,5 @@ class MeanField(AveragedCoin):
         start = improve(None, evidence.count_votes())
         run = climb(evidence, start, improve, title="mean field", max_iter=self.max_iter, tolerance=self.tolerance)
         accuracy = run.model.right / (run.model.right + run.model.wrong)
-        return self._averaged(
-            annotations,
-            evidence.expect(run.model).kept,
-            accuracy,
-            history={"objective": run.objective},
-            warnings=run.notes("MeanField"),
-        )
+        parts = {"history": {"objective": run.objective}, "warnings": run.notes("MeanField")}
+        return self._averaged(annotations, evidence.expect(run.model).kept, accuracy, **parts)

@@ -15,15 +15,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.moments import MomentAggregator, require_block_room, unusable_note, usable_pairs, vote_start
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, response_matrix
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Allowed, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
-FloatArray = NDArray[np.float64]
 MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
 TRIPLES_EACH = 3  # third moments that are kept per annotator, with those who share most items
 ADMM_STEPS = 10  # per annotator and round; the next round goes on from there
@@ -164,11 +164,7 @@ class BlindMoments(MomentAggregator):
     """
 
     name: ClassVar[str] = "blind-moments"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "least_shared": Whole(1),
-        "max_iter": Whole(1),
-        "tolerance": Real(0),
-    }
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"least_shared": Whole(1)}
 
     em_rounds: int = 10
     prior_strength: float = 1.0

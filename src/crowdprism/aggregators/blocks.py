@@ -51,6 +51,26 @@ class Step:
     logs: bool = False  # whether `table` and `start` are logs
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The annotations of a range of items."""
+
+    own: slice  # where they are
+    item: NDArray[np.int64]  # counted from the first of the range
+    annotator: NDArray[Any]
+    label: NDArray[Any]
+    weight: NDArray[np.float32] | None
+
+
+def rows_of(annotations: Annotations, first: int, last: int) -> Rows:
+    """The annotations of items from `first` to before `last`."""
+    start = annotations.item_start[first : last + 1]
+    own = slice(int(start[0]), int(start[-1]))
+    weight = None if annotations.weight is None else annotations.weight[own]
+    item = np.repeat(np.arange(last - first), np.diff(start))
+    return Rows(own, item, annotations.annotator[own], annotations.label[own], weight)
+
+
 class Block(ABC):
     """Items in memory as a pass sees them; `first` and `last` are a range of them.
 
@@ -60,18 +80,18 @@ class Block(ABC):
     def __init__(self, annotations: Annotations, place: int, columns: int) -> None:
         self.place = place  # of the first item among all
         self.columns = columns
+        self.annotations, self.weight = annotations, annotations.weight
         self.item_start = annotations.item_start.astype(np.int64, copy=False)
-        self.annotator, self.label, self.weight = annotations.annotator, annotations.label, annotations.weight
         self.gold = known_classes(annotations)
         self.n_classes = annotations.n_classes
 
     def votes(self, first: int, last: int, skills: FloatArray | None = None) -> FloatArray:
         """(items, n_classes) sum of the weights of annotations, times their annotators' skills (n_annotators,)."""
-        own = self._own(first, last)
-        weight: Any = None if self.weight is None else self.weight[own]
+        rows = rows_of(self.annotations, first, last)
+        weight: Any = rows.weight
         if skills is not None:
-            weight = (1.0 if weight is None else weight) * skills[self.annotator[own]]
-        place = self._item(first, last) * self.n_classes + self.label[own]
+            weight = (1.0 if weight is None else weight) * skills[rows.annotator]
+        place = rows.item * self.n_classes + rows.label
         return np.bincount(place, weight, (last - first) * self.n_classes).astype(np.float64).reshape(last - first, -1)
 
     def vote_shares(self, first: int, last: int) -> FloatArray:
@@ -87,11 +107,9 @@ class Block(ABC):
 
     def annotated(self, first: int, last: int) -> NDArray[np.bool_]:
         """(items,) whether the item has an annotation of weight above 0."""
-        start = self.item_start[first : last + 1]
-        if self.weight is None:
-            return np.diff(start) > 0
-        counting = np.concatenate([[0], np.cumsum(self.weight[self._own(first, last)] > 0)])
-        return np.asarray(np.diff(counting[start - start[0]]) > 0)
+        rows = rows_of(self.annotations, first, last)
+        counting = None if rows.weight is None else rows.weight > 0
+        return np.bincount(rows.item, counting, last - first) > 0
 
     def add(self, step: Step, first: int, last: int, rows: FloatArray, sums: Sums) -> None:
         """Go on with the sums of a group whose items come in parts; compiled, the parts change no bit.
@@ -117,14 +135,6 @@ class Block(ABC):
             sums.carried[0] += log_likelihood
         sums.counts[...] += self._counts(probabilities, first, last)
         sums.totals[...] += probabilities[annotated].sum(axis=0)
-
-    def _own(self, first: int, last: int) -> slice:
-        """The annotations of the items."""
-        return slice(int(self.item_start[first]), int(self.item_start[last]))
-
-    def _item(self, first: int, last: int) -> NDArray[np.int64]:
-        """The item of each of these annotations, counted from `first`."""
-        return np.repeat(np.arange(last - first), np.diff(self.item_start[first : last + 1]))
 
     @abstractmethod
     def _compiled(self, *arguments: Any) -> None:
@@ -162,9 +172,10 @@ class ConfusionBlock(Block):
         from scipy.sparse import csr_array
 
         if first not in self._incidence:
-            own = self._own(first, last)
-            weight = np.ones(own.stop - own.start) if self.weight is None else self.weight[own].astype(np.float64)
-            parts = (weight, self.cell[own].astype(np.int64), self.item_start[first : last + 1] - own.start)
+            rows = rows_of(self.annotations, first, last)
+            weight = np.ones(len(rows.item)) if rows.weight is None else rows.weight.astype(np.float64)
+            start = self.item_start[first : last + 1] - rows.own.start
+            parts = (weight, self.cell[rows.own].astype(np.int64), start)
             self._incidence[first] = csr_array(parts, shape=(last - first, self.n_cells))
         return self._incidence[first]
 
@@ -184,17 +195,16 @@ class VoteBlock(Block):
         _expectation.vote(self.item_start, self.gold, self.n_classes, self.source, self.label, self.weight, *arguments)
 
     def _scores(self, table: Any, first: int, last: int) -> FloatArray:
-        own = self._own(first, last)
-        votes = table[self.source[own]] * (1.0 if self.weight is None else self.weight[own])
-        place = self._item(first, last) * self.n_classes + self.label[own]
+        rows = rows_of(self.annotations, first, last)
+        votes = table[self.source[rows.own]] * (1.0 if rows.weight is None else rows.weight)
+        place = rows.item * self.n_classes + rows.label
         sums = np.bincount(place, weights=votes, minlength=(last - first) * self.n_classes)
         return sums.astype(np.float64, copy=False).reshape(last - first, self.n_classes)
 
     def _counts(self, probabilities: FloatArray, first: int, last: int) -> FloatArray:
-        own = self._own(first, last)
-        right = probabilities[self._item(first, last), self.label[own]]
-        right = right * (1.0 if self.weight is None else self.weight[own])
-        return np.bincount(self.source[own], weights=right, minlength=self.n_sources).astype(np.float64)
+        rows = rows_of(self.annotations, first, last)
+        right = probabilities[rows.item, rows.label] * (1.0 if rows.weight is None else rows.weight)
+        return np.bincount(self.source[rows.own], weights=right, minlength=self.n_sources).astype(np.float64)
 
 
 def soft_classes(scores: FloatArray) -> tuple[FloatArray, float]:

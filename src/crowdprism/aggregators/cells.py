@@ -71,7 +71,6 @@ class Cells:
         return sums
 
     def by_cell(self, rows: NDArray[Any]) -> NDArray[Any]:
-        """Repeat `(n_annotators, ...)` for each cell: `(n_cells, ...)`."""
         return np.repeat(rows, self.n_classes, axis=0) if self.complete else rows[self.annotator_of]
 
     def dense(self, counts: FloatArray) -> FloatArray:

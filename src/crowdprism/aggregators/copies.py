@@ -21,25 +21,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.one_voice import (
-    FloatArray,
-    describe_voices,
-    given_groups,
-    hand_back,
-    join_names,
-    merge,
-    named,
-)
+from crowdprism.aggregators import one_voice
+from crowdprism.aggregators.em import FloatArray
+from crowdprism.aggregators.one_voice import join_names, named
 from crowdprism.aggregators.sources import OutOfCore
-from crowdprism.aggregators.voice_choice import (
-    SMALLEST,
-    Excess,
-    Found,
-    choose,
-    connected_groups,
-    fit_confusions,
-    normalized,
-)
+from crowdprism.aggregators.voice_choice import SMALLEST, Found, choose, connected_groups, fit_confusions, normalized
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import pairs_on_items, ranked
 from crowdprism.errors import InvalidParameterError
@@ -68,8 +54,8 @@ def count_once(annotations: Annotations, dependence: Dependence, fit: Callable[[
     if not found.voices:
         result = fit(annotations)
     else:
-        merged = merge(annotations, found.voices)
-        result = hand_back(fit(merged.annotations), annotations, found.voices, merged)
+        merged = one_voice.merge(annotations, found.voices)
+        result = one_voice.hand_back(fit(merged.annotations), annotations, found.voices, merged)
     notes = describe_found(annotations, found)
     return replace(result, warnings=(*result.warnings, *notes)) if notes else result
 
@@ -92,13 +78,13 @@ def voices_of(annotations: Annotations, dependence: Dependence) -> Found:
         return Found()
     if isinstance(dependence, str) and dependence == "auto":
         return find_voices(annotations)
-    return Found(tuple(given_groups(dependence, annotations)))
+    return Found(tuple(one_voice.given_groups(dependence, annotations)))
 
 
 def describe_found(annotations: Annotations, found: Found) -> tuple[str, ...]:
     """Sentences for the user: who is counted once, and who agrees too much without being counted once."""
     names = named(annotations, found.voices)
-    notes = [describe_voices(names, annotations.n_annotators)] if names else []
+    notes = [one_voice.describe_voices(names, annotations.n_annotators)] if names else []
     notes += [
         f"{join_names(group)} agree more than independent annotators would, but less than copies do. They are not "
         "counted as one."
@@ -108,16 +94,7 @@ def describe_found(annotations: Annotations, found: Found) -> tuple[str, ...]:
 
 
 def find_voices(annotations: Annotations) -> Found:
-    """Find groups of annotators who answer as one voice, unless fewer items with gold were right with the voice.
-
-    Examples
-    --------
-    >>> from crowdprism.simulate import copy_annotators, one_coin, per_item, simulate_annotations
-    >>> truth = np.arange(400) % 2
-    >>> a = simulate_annotations(truth, one_coin([0.8, 0.8, 0.8, 0.6, 0.6, 0.6, 0.6], 2), per_item(400, 7, labels=7))
-    >>> find_voices(copy_annotators(a, {4: 3, 5: 3, 6: 3})).voices[0].tolist()
-    [3, 4, 5, 6]
-    """
+    """Find groups of annotators who answer as one voice, unless fewer items with gold were right with the voice."""
     counted = annotations
     if annotations.weight is not None:
         counted = replace(counted.select(annotations.weight > 0), weight=None)
@@ -128,11 +105,8 @@ def find_voices(annotations: Annotations) -> Found:
     suspects = np.zeros(annotations.n_annotators, dtype=bool)
     suspects[pairs.first] = suspects[pairs.second] = True
     some_items = sample(counted, largest=MAX_ANNOTATIONS, cost=np.asarray, suspects=suspects)
-    groups = connected_groups(beyond_fit(some_items, pairs), annotations.n_annotators)
+    groups = connected_groups(*beyond_fit(some_items, pairs), annotations.n_annotators)
     return choose(some_items, groups) if groups else Found()
-
-
-# -- a bounded sample ---------------------------------------------------------------------------------------
 
 
 def sample(
@@ -179,9 +153,6 @@ def thin(
     return np.concatenate([rows[few], rows[drawn.reshape(-1)]])
 
 
-# -- pairs --------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class PairAgreement:
     """(n_pairs,) codes of both annotators, items in common, those with equal labels, share of equal ones by chance."""
@@ -194,16 +165,13 @@ class PairAgreement:
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs."""
         return len(self.first)
 
     def at(self, which: NDArray[Any]) -> PairAgreement:
-        """Some of the pairs."""
         return PairAgreement(*(getattr(self, one.name)[which] for one in fields(self)))
 
     @property
     def kappa(self) -> FloatArray:
-        """Agreement beyond chance."""
         return np.asarray((self.equal / self.common - self.chance) / np.maximum(1 - self.chance, SMALLEST))
 
 
@@ -252,8 +220,11 @@ def lower_quartiles(pairs: PairAgreement, values: FloatArray) -> FloatArray:
     return np.asarray((key[middle] % (4 * steps)) / steps - 1)
 
 
-def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> Excess:
-    """Those of the pairs who agree more than the sceptical fit explains, each judged by the labels of the others."""
+def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> tuple[PairAgreement, FloatArray]:
+    """Those of the pairs who agree more than the sceptical fit explains, each judged by the labels of the others.
+
+    Returns also the share of their expected disagreement that is missing.
+    """
     weight = sceptical_weights(annotations)
     fit = fit_confusions(replace(annotations, weight=weight.astype(np.float32)))
     log_confusions = np.log(np.maximum(fit.confusions, SMALLEST))
@@ -280,7 +251,7 @@ def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> Excess:
     z = observed / np.sqrt(np.maximum(variance, SMALLEST))
     excess = observed / (disagree + EXCESS_SHRINKAGE)
     kept = (z > LEAST_Z_BY_FIT) & (excess > LEAST_EXCESS)
-    return Excess(pairs.first[kept], pairs.second[kept], excess[kept])
+    return pairs.at(kept), excess[kept]
 
 
 def rows_by_annotator(annotations: Annotations, annotators: NDArray[np.int64]) -> NDArray[np.int32]:

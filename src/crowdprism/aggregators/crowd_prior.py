@@ -21,11 +21,9 @@ class ConfusionPrior:
 
     @property
     def absent(self) -> bool:
-        """Whether there are no pseudo-counts at all."""
         return not self.own and not self.common.any()
 
     def dense(self, n_annotators: int) -> FloatArray:
-        """(n_annotators, true class, given label)."""
         return self._for_each(self.common, n_annotators, lambda own: own)
 
     def on_cells(self, cells: Cells) -> CellPrior | None:

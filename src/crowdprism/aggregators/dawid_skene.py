@@ -298,7 +298,6 @@ def known_rows(block: Block, first: int, last: int) -> FloatArray:
 
 
 def class_prior_settled(old: ConfusionModel, new: ConfusionModel) -> bool:
-    """Whether hybrid EM turns to hard decisions."""
     return bool(np.abs(old.class_prior - new.class_prior).sum() <= HYBRID_SWITCH)
 
 

@@ -7,7 +7,7 @@ crowdsourced binary ratings", WWW 2013. More classes are solved one against the 
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,15 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.kos import Edges, decode, edges_of, item_scores, two_class_problems, unit_scale
 from crowdprism.aggregators.majority_vote import by_votes
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import bipartite_components
-from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -72,12 +70,12 @@ def centred(signs: NDArray[Any], edges: Edges) -> FloatArray:
     return np.asarray(signs - (said / np.where(total > 0, total, 1.0))[edges.annotator])
 
 
+@dataclass(eq=False, repr=False)
 class EigenvectorAggregator(Aggregator):
     """A vote weighted by what the leading eigenvector says of each annotator."""
 
-    iterations: int
-    tolerance: float
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"iterations": Whole(1), "tolerance": Real(0)}
+    iterations: int = 1000
+    tolerance: float = 1e-8
 
     @abstractmethod
     def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
@@ -98,7 +96,6 @@ class EigenvectorAggregator(Aggregator):
         return self._build_result(annotations, skills=np.mean(weights, axis=0), **parts)
 
 
-@dataclass(eq=False, repr=False)
 class Eigenvector(EigenvectorAggregator):
     """Weigh annotators by the leading singular vector of the items x annotators table of signed labels (Ghosh 2011).
 
@@ -122,15 +119,11 @@ class Eigenvector(EigenvectorAggregator):
 
     name: ClassVar[str] = "eigenvector"
 
-    iterations: int = 1000
-    tolerance: float = 1e-8
-
     def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
         ratings = ratings_of(signs, edges, part)
         return ratings.leading(ratings.agreement, self.iterations, self.tolerance)
 
 
-@dataclass(eq=False, repr=False)
 class EigenvectorRatio(EigenvectorAggregator):
     """Weigh annotators by the ratio of two eigenvectors: of pairs' agreement and of pairs' shared items (Dalvi 2013).
 
@@ -151,9 +144,6 @@ class EigenvectorRatio(EigenvectorAggregator):
     """
 
     name: ClassVar[str] = "eigenvector-ratio"
-
-    iterations: int = 1000
-    tolerance: float = 1e-8
 
     def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
         said, shared = ratings_of(signs, edges, part), ratings_of(np.ones(len(signs)), edges, part)

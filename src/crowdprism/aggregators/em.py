@@ -36,27 +36,17 @@ MAX_COUNT_BYTES = 512 * 1024**2  # of the counts of groups that are made at the 
 class Expectation:
     """What an expectation step gives.
 
-    Attributes
-    ----------
-    log_likelihood
-        Sum over items of the log of the summed (hard step: largest) joint probability.
-    counts
-        What the M step needs, in the shape of the model's table: the expected weight of a cell's annotations on items
-        of each class (n_cells, columns), of a source's right annotations (n_sources,).
-    class_totals
-        (columns,) expected number of annotated items of each class.
-    class_probabilities
-        (n_items, columns), or None where not asked for.
+    `counts` is what the M step needs, in the shape of the model's table: the expected weight of a cell's annotations on
+    items of each class (n_cells, columns), or of a source's right annotations (n_sources,).
     """
 
-    log_likelihood: float
+    log_likelihood: float  # sum over items of the log of the summed (hard step: largest) joint probability
     counts: FloatArray
-    class_totals: FloatArray
-    class_probabilities: FloatArray | None = None
+    class_totals: FloatArray  # (columns,) expected number of annotated items of each class
+    class_probabilities: FloatArray | None = None  # (n_items, columns) where asked for
 
     @property
     def kept(self) -> FloatArray:
-        """The class probabilities of a step that was asked to keep them."""
         assert self.class_probabilities is not None
         return self.class_probabilities
 
@@ -76,23 +66,14 @@ class Sums:
 
     @classmethod
     def zeros(cls, counts_shape: tuple[int, ...], columns: int) -> Self:
-        """Sums before the first item."""
         return cls(np.zeros(counts_shape), np.zeros(columns), np.array([0.0, 1.0]), [])
 
     def expectation(self) -> Expectation:
-        """The sums after the last item."""
         kept = np.concatenate(self.pieces) if self.pieces else None
         return Expectation(float(self.carried[0]) + math.log(self.carried[1]), self.counts, self.totals, kept)
 
 
-class Model(Protocol):
-    """Parameters of a method; `penalty` is what they add to the log likelihood in the objective."""
-
-    @property
-    def penalty(self) -> float: ...
-
-
-M = TypeVar("M", bound=Model)
+M = TypeVar("M")  # parameters of a method; `penalty` is what they add to the log likelihood in the objective
 
 
 class Journal(Protocol):
@@ -151,26 +132,17 @@ def climb(
     title: str,
     max_iter: int = MAX_ITER,
     tolerance: float = TOLERANCE,
-    on_step: Callable[[float], None] | None = None,
     until: Callable[[M, M], bool] | None = None,
     last_step: bool = True,
 ) -> Climb[M]:
     """Alternate E and M steps until the objective gains less than `tolerance` per annotation; it never decreases.
 
-    Parameters
-    ----------
-    maximize
-        M step: the current model and its expectation to the next model.
-    title
-        What the progress bar says.
-    on_step
-        Called with the objective after each iteration.
-    until
-        Called with the old and the new model; True ends the climb as settled.
-    last_step
-        Whether a climb that ends at `max_iter` makes one more M step after its last objective.
+    `maximize` is the M step: the current model and its expectation to the next model. `until` is called with the old
+    and the new model; True ends the climb as settled. With `last_step`, a climb that ends at `max_iter` makes one more
+    M step after its last objective.
     """
-    model, objective, settled = start, list[float](), None
+    model: Any = start
+    objective, settled = list[float](), None
     journal: Journal | None = getattr(evidence, "journal", None)
     if journal is not None:
         model, objective, settled = journal.begin(start)
@@ -181,8 +153,6 @@ def climb(
             expectation = evidence.expect(model, keep=False)
             objective.append(expectation.log_likelihood + model.penalty)
             bar.advance(note=f"objective {objective[-1]:.6g}")
-            if on_step is not None:
-                on_step(objective[-1])
             if len(objective) > 1 and objective[-1] - objective[-2] < tolerance * weight:
                 settled = True
             else:
@@ -236,9 +206,6 @@ def fixed_class_prior(wanted: Any, n_classes: int) -> FloatArray | None:
             parameter="class_prior",
         )
     return np.asarray(shares / shares.sum())
-
-
-# -- sums over groups of items ------------------------------------------------------------------------------
 
 
 def n_threads() -> int:
@@ -296,7 +263,6 @@ def results_in_order(
 
 
 def add_in_order(parts: Iterable[Expectation]) -> Expectation:
-    """Add the parts of a sum in the order given."""
     whole: Expectation | None = None
     kept: list[FloatArray] = []
     for part in parts:

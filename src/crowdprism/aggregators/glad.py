@@ -8,18 +8,18 @@ from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.blocks import Rows, rows_of
 from crowdprism.aggregators.cells import require_room
 from crowdprism.aggregators.em import TOLERANCE, Expectation, FloatArray, Sums, climb
 from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.aggregators.sources import AddBlock, OutOfCore, source_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.annotations.pairs import sums_by
+from crowdprism.parameters import Allowed, Whole
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import confusions_fit
 
 MAX_ITER = 200
 PRIOR_MEAN = 1.0  # of ability and of log ease, both with variance 1 (Whitehill et al. 2009)
@@ -41,16 +41,13 @@ class GladModel:
         """Log density of the normal priors, without constants."""
         return -0.5 * float(np.square(self.ability - PRIOR_MEAN).sum() + np.square(self.log_ease - PRIOR_MEAN).sum())
 
+    def logit(self, rows: Rows, log_ease: FloatArray) -> FloatArray:
+        """(annotations,) ability x ease, of a range of items whose log ease is given."""
+        return np.asarray(self.ability[rows.annotator] * ease_of(log_ease)[rows.item])
+
 
 class GladEvidence:
-    """Annotations under P(right) = sigmoid(ability of the annotator x ease of the item).
-
-    Examples
-    --------
-    >>> evidence = GladEvidence(Annotations.from_dense([[0, 0, 1]]))
-    >>> evidence.expect(GladModel(np.ones(3), np.zeros(1)), keep=False).kept.round(2).tolist()
-    [0.73, 0.73, 0.27]
-    """
+    """Annotations under P(right) = sigmoid(ability of the annotator x ease of the item)."""
 
     def __init__(self, annotations: Annotations) -> None:
         self.annotations, self.source = annotations, source_of(annotations)
@@ -97,64 +94,39 @@ class GladEvidence:
         return np.where(known, sums / np.where(known, self.weights, 1.0), 1 / (1 + np.exp(-model.ability)))
 
 
-@dataclass(frozen=True, eq=False)
-class Part:
-    """The annotations of some items: item (from 0), annotator, label, weight, and logit of being right."""
-
-    item: NDArray[np.int64]
-    annotator: NDArray[Any]
-    label: NDArray[Any]
-    weight: Any
-    own: slice  # where they are in the block
-
-    def logit(self, model: GladModel, log_ease: FloatArray) -> FloatArray:
-        """(annotations,) ability x ease."""
-        return np.asarray(model.ability[self.annotator] * ease_of(log_ease)[self.item])
-
-
-def part_of(block: Annotations, first: int, last: int) -> Part:
-    """The annotations of a block's items."""
-    start = block.item_start[first : last + 1]
-    own = slice(int(start[0]), int(start[-1]))
-    item = np.repeat(np.arange(last - first), np.diff(start))
-    weight: Any = 1.0 if block.weight is None else block.weight[own].astype(np.float64)
-    return Part(item, block.annotator[own], block.label[own], weight, own)
-
-
 def add_weights(block: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
-    """Add the weights of each annotator's annotations."""
-    part = part_of(block, first, last)
-    np.add.at(sums.counts, part.annotator, np.broadcast_to(part.weight, part.annotator.shape))
+    rows = rows_of(block, first, last)
+    np.add.at(sums.counts, rows.annotator, weight_of(rows))
 
 
 def add_expectation(
     model: GladModel, wanted: str | None, labels: Any, block: Annotations, first: int, last: int, sums: Sums, place: int
 ) -> None:
     """Add the log likelihood of items; keep what is wanted of them."""
-    part = part_of(block, first, last)
-    probabilities, log_likelihood = class_probabilities(model, block, part, first, last, place)
+    rows = rows_of(block, first, last)
+    probabilities, log_likelihood = class_probabilities(model, block, rows, first, last, place)
     sums.carried[0] = np.cumsum(np.append(sums.carried[0], log_likelihood))[-1]  # item by item
     if wanted is not None:
-        sums.pieces.append(probabilities if wanted == "rows" else probabilities[part.item, part.label])
+        sums.pieces.append(probabilities if wanted == "rows" else probabilities[rows.item, rows.label])
     if labels is not None:
         labels.write(block, first, last, probabilities)
 
 
 def class_probabilities(
-    model: GladModel, block: Annotations, part: Part, first: int, last: int, place: int
+    model: GladModel, block: Annotations, rows: Rows, first: int, last: int, place: int
 ) -> tuple[FloatArray, FloatArray]:
     """(items, n_classes) class probabilities, and (items,) log likelihoods."""
     n_items, n_classes, gold = last - first, block.n_classes, known_classes(block)
-    logit = part.logit(model, model.log_ease[place + first : place + last])
-    votes, spread = part.weight * (logit + np.log(n_classes - 1)), np.log(n_classes - 1)
-    scores = np.bincount(part.item * n_classes + part.label, votes, n_items * n_classes).reshape(n_items, n_classes)
+    logit, weight = model.logit(rows, model.log_ease[place + first : place + last]), weight_of(rows)
+    votes, spread = weight * (logit + np.log(n_classes - 1)), np.log(n_classes - 1)
+    scores = np.bincount(rows.item * n_classes + rows.label, votes, n_items * n_classes).reshape(n_items, n_classes)
     if gold is not None:
         known = gold[first:last, None]
         scores[(known >= 0) & (known != np.arange(n_classes))] = -np.inf
     top = scores.max(axis=1, keepdims=True)
     joint = np.exp(scores - top)
     total = joint.sum(axis=1, keepdims=True)
-    shared = np.bincount(part.item, part.weight * (np.logaddexp(0.0, logit) + spread), n_items)
+    shared = np.bincount(rows.item, weight * (np.logaddexp(0.0, logit) + spread), n_items)
     return joint / total, (top + np.log(total))[:, 0] - np.log(n_classes) - shared
 
 
@@ -169,32 +141,34 @@ def add_sweep(
     place: int,
 ) -> None:
     """Better log ease of items, which is kept; then add what better abilities follow from."""
-    part, n_items = part_of(block, first, last), last - first
+    rows, n_items = rows_of(block, first, last), last - first
     if right is None:
-        found = class_probabilities(start, block, part, first, last, place)[0][part.item, part.label]
+        found = class_probabilities(start, block, rows, first, last, place)[0][rows.item, rows.label]
     else:
-        found = right[part.own]
-    pull, own = part.weight * (found - 0.5), model.ability[part.annotator]
-    log_ease = model.log_ease[place + first : place + last]
-    curvature = part.weight * bound_curvature(part.logit(model, log_ease))
-    linear, quadratic = (np.bincount(part.item, one, n_items) for one in (pull * own, curvature * own**2))
-    log_ease = climb_log_ease(log_ease, linear.astype(np.float64), quadratic.astype(np.float64))
-    ease = ease_of(log_ease)[part.item]
-    curvature = part.weight * bound_curvature(own * ease)
-    np.add.at(sums.counts[0], part.annotator, pull * ease)
-    np.add.at(sums.counts[1], part.annotator, curvature * ease**2)
+        found = right[rows.own]
+    weight, own = weight_of(rows), model.ability[rows.annotator]
+    pull, log_ease = weight * (found - 0.5), model.log_ease[place + first : place + last]
+    curvature = weight * bound_curvature(model.logit(rows, log_ease))
+    linear, quadratic = (sums_by(rows.item, one, n_items) for one in (pull * own, curvature * own**2))
+    log_ease = climb_log_ease(log_ease, linear, quadratic)
+    ease = ease_of(log_ease)[rows.item]
+    curvature = weight * bound_curvature(own * ease)
+    np.add.at(sums.counts[0], rows.annotator, pull * ease)
+    np.add.at(sums.counts[1], rows.annotator, curvature * ease**2)
     sums.pieces.append(log_ease)
 
 
 def add_mean_right(model: GladModel, block: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
-    """Add each annotator's probabilities of a right label."""
-    part = part_of(block, first, last)
-    logit = part.logit(model, model.log_ease[place + first : place + last])
-    np.add.at(sums.counts, part.annotator, part.weight / (1.0 + np.exp(-logit)))
+    rows = rows_of(block, first, last)
+    logit = model.logit(rows, model.log_ease[place + first : place + last])
+    np.add.at(sums.counts, rows.annotator, weight_of(rows) / (1.0 + np.exp(-logit)))
+
+
+def weight_of(rows: Rows) -> Any:
+    return 1.0 if rows.weight is None else rows.weight.astype(np.float64)
 
 
 def ease_of(log_ease: FloatArray) -> FloatArray:
-    """exp(log ease), kept finite."""
     return np.exp(np.minimum(log_ease, MAX_LOG_EASE))
 
 
@@ -260,7 +234,7 @@ class GLAD(Aggregator):
     """
 
     name: ClassVar[str] = "glad"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"max_iter": Whole(1), "tolerance": Real(0), "n_sweeps": Whole(1)}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"n_sweeps": Whole(1)}
     difficulty_: FloatArray = field(init=False)
 
     max_iter: int = MAX_ITER
@@ -282,11 +256,10 @@ class GLAD(Aggregator):
         start = GladModel(np.full(n_annotators, PRIOR_MEAN), np.full(annotations.n_items, PRIOR_MEAN))
         run = climb(evidence, start, improve, title="GLAD", max_iter=self.max_iter, tolerance=self.tolerance)
         self.difficulty_ = 1.0 / ease_of(run.model.log_ease)
-        fits = confusions_fit(n_annotators, n_classes)
         return self._build_result(
             annotations,
             evidence.expect(run.model, keep=True).kept,
-            confusions=confusions_of(evidence.mean_right(run.model), n_classes) if fits else None,
+            confusions=confusions_of(evidence.mean_right(run.model), n_classes),
             skills=run.model.ability,
             class_prior=np.full(n_classes, 1 / n_classes),
             history={"objective": run.objective},

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.majority_vote import by_votes, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import bipartite_components, sums_by
@@ -31,7 +32,7 @@ class Edges:
     item: NDArray[Any]
     annotator: NDArray[Any]
     component: NDArray[Any]
-    weight: NDArray[np.float64]
+    weight: FloatArray
     n_items: int
     n_annotators: int
 
@@ -55,7 +56,7 @@ def with_repeats_joined(annotations: Annotations) -> Annotations:
     return replace(annotations.select(first), weight=weight)
 
 
-def unit_scale(messages: NDArray[Any], component: NDArray[Any]) -> NDArray[np.float64]:
+def unit_scale(messages: NDArray[Any], component: NDArray[Any]) -> FloatArray:
     """Divide the messages of each connected part by their root mean square: only ratios matter, and sizes explode."""
     squares = np.bincount(component, weights=messages**2)
     scale = np.sqrt(squares / np.maximum(np.bincount(component), 1))
@@ -70,7 +71,7 @@ def pass_messages(
     *,
     iterations: int,
     bar: Bar | None = None,
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Run the two updates of Karger, Oh and Shah (2014), equations 1 and 2, and return the last messages.
 
     Each message leaves out the edge it is sent along, as belief propagation does.
@@ -88,7 +89,7 @@ def pass_messages(
     return unit_scale(messages, edges.component)
 
 
-def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> NDArray[np.float64]:
+def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> FloatArray:
     """(n_items,) weighted vote between -1 and 1; 0 where no message reached the item."""
     strength = edges.weight * np.abs(messages)
     total = np.bincount(edges.item, weights=strength, minlength=edges.n_items)
@@ -165,7 +166,7 @@ class KOS(Aggregator):
         result = self._decided(annotations, scores, messages.mean(axis=1), reached)
         return replace(result, labels_per_annotator=n_given)
 
-    def _first_messages(self, n_edges: int, place: int) -> NDArray[np.float64]:
+    def _first_messages(self, n_edges: int, place: int) -> FloatArray:
         if self.start == "ones":
             return np.ones(n_edges)
         return stream(self.random_state, "kos messages", place).normal(1.0, 1.0, n_edges)
@@ -186,7 +187,7 @@ class KOS(Aggregator):
         return self._build_result(annotations, skills=skills, seed=self.random_state, **parts)
 
 
-def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[NDArray[np.float64]]:
+def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[FloatArray]:
     """Signs (n_annotations,) of each two-class problem: one for two classes, else one per class or threshold."""
     label, n_classes = annotations.label, annotations.n_classes
     if n_classes == 2:
@@ -196,7 +197,7 @@ def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[NDA
     return [np.where(label == chosen, 1.0, -1.0) for chosen in range(n_classes)]
 
 
-def decode(scores: NDArray[Any], n_classes: int, decoding: Decoding) -> NDArray[np.float64]:
+def decode(scores: NDArray[Any], n_classes: int, decoding: Decoding) -> FloatArray:
     """Class probabilities from scores (n_items, n_problems) between -1 and 1."""
     if n_classes == 2:
         return np.concatenate([(1 - scores) / 2, (1 + scores) / 2], axis=1)

@@ -192,9 +192,7 @@ class WeightedVote(IncrementalAggregator):
     """
 
     name: ClassVar[str] = "weighted-vote"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "ties": OneOf("split", "lowest"),
-    }
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"ties": OneOf("split", "lowest")}
 
     iterations: int = 1
     tolerance: float = 1e-6

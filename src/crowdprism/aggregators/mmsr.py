@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import NO_ROOM, Aggregator
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.annotations import Annotations
@@ -18,7 +19,6 @@ from crowdprism.errors import UnsuitableDataError
 from crowdprism.parameters import Allowed, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import confusions_fit
 
 SIGN_ROUNDS = 100  # power iterations that decide who is on the side of the majority
 SMALLEST_FACTOR = 1e-6  # agreements are divided by factors; one that is zero would give infinite ratios
@@ -29,7 +29,7 @@ def trimmed_means(
     owner: NDArray[Any],  # (n_entries,) whom each ratio speaks of, sorted
     current: NDArray[Any],  # (n_owners,)
     trim: NDArray[Any],  # (n_owners,) how many may be removed at either end
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Mean of each owner's ratios without up to `trim` of the largest above and the smallest below `current`.
 
     An owner whose ratios were all removed, or who has none, keeps `current`.
@@ -71,7 +71,7 @@ def robust_rank_one(
     *,
     iterations: int,
     tolerance: float,
-) -> tuple[NDArray[np.float64], list[float]]:
+) -> tuple[FloatArray, list[float]]:
     """Return s with `target` about s[row] * s[column], by alternating trimmed means, and the change per round."""
     u = np.where(np.bincount(row, minlength=len(trim)) > 0, 0.5, 0.0)  # the same for all who share items with anyone
     v = u.copy()
@@ -89,7 +89,7 @@ def robust_rank_one(
     return (u * np.sqrt(other_size / size) if size > 0 else u), changes
 
 
-def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[Any], n: int) -> NDArray[np.float64]:
+def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[Any], n: int) -> FloatArray:
     """(n_annotators,) 1 for annotators on the side of the majority, -1 for those against it.
 
     Power iteration on the row-normalised graph of signed and weighted agreement, from all ones.
@@ -166,21 +166,21 @@ class MMSR(Aggregator):
 
     def _voted(self, annotations: Annotations, skills: NDArray[Any], changes: list[float], n_alone: int) -> FitResult:
         accuracies = accuracies_of_skills(skills, annotations.n_classes, annotations.n_items)
-        fits = confusions_fit(annotations.n_annotators, annotations.n_classes)
         probabilities, prior = one_coin_posterior(annotations, accuracies)
+        confusions = confusions_of(accuracies, annotations.n_classes)
         alone = f"{n_alone} annotators share no item with anyone and got the mean skill of the others."
         return self._build_result(
             annotations,
             probabilities,
-            confusions=confusions_of(accuracies, annotations.n_classes) if fits else None,
+            confusions=confusions,
             skills=accuracies,
             class_prior=prior,
             history={"matrix_change": changes},
-            warnings=(*([alone] if n_alone else []), *([] if fits else [NO_ROOM])),
+            warnings=(*([alone] if n_alone else []), *([NO_ROOM] if confusions is None else [])),
         )
 
 
-def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> NDArray[np.float64]:
+def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> FloatArray:
     """Probability of a right label from s = (K p - 1) / (K - 1), kept off its ends as in Ma and Olshevsky (2020).
 
     Examples
@@ -191,19 +191,17 @@ def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> 
     # With so few items that the two bounds would cross, half the range is left at either side.
     margin = min(1 / np.sqrt(max(n_items, 1)), n_classes / (n_classes - 1) / 4)
     kept = np.clip(skills, -1 / (n_classes - 1) + margin, 1 - margin)
-    accuracies: NDArray[np.float64] = (kept * (n_classes - 1) + 1) / n_classes
+    accuracies: FloatArray = (kept * (n_classes - 1) + 1) / n_classes
     return accuracies
 
 
-def one_coin_posterior(
-    annotations: Annotations, accuracies: NDArray[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def one_coin_posterior(annotations: Annotations, accuracies: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     """Class probabilities by the log-odds weighted vote under equal class shares, and their mean for other items."""
     from scipy.special import softmax
 
     odds = np.log((annotations.n_classes - 1) * accuracies / (1 - accuracies))
     own = 1.0 if annotations.weight is None else annotations.weight
-    probabilities: NDArray[np.float64] = softmax(vote_totals(annotations, own * odds[annotations.annotator]), axis=1)
+    probabilities: FloatArray = softmax(vote_totals(annotations, own * odds[annotations.annotator]), axis=1)
     labelled = vote_totals(annotations).sum(axis=1) > 0
     prior = probabilities[labelled].mean(axis=0)
     return np.where(labelled[:, None], probabilities, prior), prior

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
 from crowdprism.aggregators.crowd_prior import ConfusionPrior
 from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
-from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, climb
+from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.majority_vote import mean_of_labelled, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, co_label_entries
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.parameters import Allowed, Real, Whole
+from crowdprism.parameters import Allowed, Whole
 from crowdprism.results import FitResult, confusion
 from crowdprism.results.confusion import class_alignment, confusion_counts, normalize_rows, pooled_confusion
 
@@ -30,9 +30,9 @@ LEAST_USABLE_SHARE = 0.5  # of annotations by annotators who can be used; below 
 class VoteStart:
     """Confusions by the items' vote shares: a rough reference that fixes which class is which."""
 
-    confusions: NDArray[np.float64]  # (n_annotators, true class, given label), held near the crowd's
-    pooled: NDArray[np.float64]  # (true class, given label) of the crowd
-    prior: NDArray[np.float64]  # (n_classes,) mean vote shares
+    confusions: FloatArray  # (n_annotators, true class, given label), held near the crowd's
+    pooled: FloatArray  # (true class, given label) of the crowd
+    prior: FloatArray  # (n_classes,) mean vote shares
 
 
 def vote_start(annotations: Annotations, *, method: str) -> VoteStart:
@@ -46,12 +46,12 @@ def vote_start(annotations: Annotations, *, method: str) -> VoteStart:
     return VoteStart(np.asarray(normalize_rows(counts + pooled), dtype=np.float64), pooled, prior)
 
 
-def probability_rows(rows: NDArray[Any]) -> NDArray[np.float64]:
+def probability_rows(rows: NDArray[Any]) -> FloatArray:
     """Rows that should be probabilities, floored at a small positive value and divided by their sum."""
     return np.asarray(normalize_rows(np.maximum(rows, SMALLEST_PROBABILITY)), dtype=np.float64)
 
 
-def in_class_order(rows: NDArray[Any], reference: NDArray[Any]) -> NDArray[np.float64]:
+def in_class_order(rows: NDArray[Any], reference: NDArray[Any]) -> FloatArray:
     """Bring confusion rows (true class, given label) found in any order into the order closest to the reference."""
     return np.asarray(rows[class_alignment(rows[None], reference[None])])
 
@@ -85,7 +85,7 @@ def require_block_room(count: int, n_classes: int, method: str, *, of: str = "pa
         )
 
 
-def by_annotator(annotator: NDArray[Any], values: NDArray[Any], n_annotators: int) -> NDArray[np.float64]:
+def by_annotator(annotator: NDArray[Any], values: NDArray[Any], n_annotators: int) -> FloatArray:
     """Sum `values` (n, ...) over the rows of each annotator: (n_annotators, ...)."""
     from scipy.sparse import csr_array
 
@@ -100,7 +100,7 @@ class MomentAggregator(Aggregator):
 
     em_rounds: int
     prior_strength: float
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"em_rounds": Whole(0), "prior_strength": Real(0)}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"em_rounds": Whole(0)}
 
     def _finish(
         self,
@@ -124,9 +124,9 @@ class MomentAggregator(Aggregator):
 class EMFit:
     """What `refine_by_em` returns; shapes as in `FitResult`, and the objective after each iteration."""
 
-    class_probabilities: NDArray[np.float64]
-    confusions: NDArray[np.float64]
-    class_prior: NDArray[np.float64]
+    class_probabilities: FloatArray
+    confusions: FloatArray
+    class_prior: FloatArray
     objective: list[float]
 
 

@@ -48,12 +48,10 @@ class MultiLabelResult:
 
     @property
     def items(self) -> NameArray:
-        """Names of the items."""
         return self._first.items
 
     @property
     def annotators(self) -> NameArray:
-        """Names of the annotators."""
         return self._first.annotators
 
     @property

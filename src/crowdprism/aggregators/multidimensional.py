@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.em import TOLERANCE
+from crowdprism.aggregators.em import TOLERANCE, FloatArray
 from crowdprism.aggregators.kos import two_class_problems
 from crowdprism.aggregators.majority_vote import by_votes
 from crowdprism.annotations import Annotations
@@ -26,8 +26,6 @@ from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import normalize_rows
 from crowdprism.seeding import stream
-
-FloatArray = NDArray[np.float64]
 
 
 def least_squares(
@@ -150,12 +148,7 @@ class MultidimensionalCrowd(Aggregator):
     """
 
     name: ClassVar[str] = "multidimensional"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "n_dimensions": Whole(1),
-        "spread": Real(0, above=True),
-        "max_iter": Whole(1),
-        "tolerance": Real(0),
-    }
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"n_dimensions": Whole(1), "spread": Real(0, above=True)}
 
     n_dimensions: int = 2
     spread: float = 0.8

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.moments import (
     MomentAggregator,
     by_annotator,
@@ -53,7 +54,7 @@ def successive_projection(vectors: NDArray[Any], n_picks: int) -> NDArray[np.int
     return np.array(picks, dtype=np.int64)
 
 
-def anchor_rows(columns: NDArray[Any], *, least_mass: float) -> NDArray[np.float64] | None:
+def anchor_rows(columns: NDArray[Any], *, least_mass: float) -> FloatArray | None:
     """Confusion rows of one annotator, in no particular order, or None where too few columns can be trusted.
 
     `columns` (n_columns, given label) count the annotator's labels on items to which a partner gave one label. Those
@@ -71,13 +72,13 @@ def anchor_rows(columns: NDArray[Any], *, least_mass: float) -> NDArray[np.float
 class PairModel:
     """Confusions (n_annotators, true class, given label) and class prior that explain pairs of labels."""
 
-    confusions: NDArray[np.float64]
-    prior: NDArray[np.float64]
+    confusions: FloatArray
+    prior: FloatArray
 
 
 def anchored_confusions(
     co_labels: CoLabels, *, reference: NDArray[Any], least_mass: float
-) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Confusions by successive projection, each annotator's classes in the order closest to the reference.
 
     Annotators whose columns span too few dimensions keep the reference; the mask (n_annotators,) tells who was found.
@@ -98,7 +99,7 @@ def anchored_confusions(
     return confusions, found
 
 
-def pair_prior(co_labels: CoLabels, confusions: NDArray[Any]) -> NDArray[np.float64]:
+def pair_prior(co_labels: CoLabels, confusions: NDArray[Any]) -> FloatArray:
     """Class prior by non-negative least squares of all pairs' label shares on the confusions."""
     from scipy.optimize import nnls
 
@@ -155,7 +156,7 @@ class ProjectionAggregator(MomentAggregator):
 
     least_shared: int
     least_mass: float | None
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"least_shared": Real(0), "least_mass": (Real(0), None)}
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"least_mass": (Real(0), None)}
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         votes = vote_start(annotations, method=type(self).__name__)

@@ -63,8 +63,10 @@ class CoinPrior:
         return self.model(accuracy, expectation.class_shares() if class_prior is None else class_prior, total)
 
 
-def confusions_of(accuracy: FloatArray, n_classes: int) -> FloatArray:
-    """(n_annotators, true class, given label): the accuracy on the diagonal, the rest spread evenly."""
+def confusions_of(accuracy: FloatArray, n_classes: int) -> FloatArray | None:
+    """(n_annotators, true class, given label) accuracy on the diagonal, the rest spread evenly; None beyond memory."""
+    if not confusions_fit(len(accuracy), n_classes):
+        return None
     wrong = (1 - accuracy) / (n_classes - 1)
     confusions = np.repeat(wrong, n_classes**2).reshape(-1, n_classes, n_classes)
     confusions[:, np.arange(n_classes), np.arange(n_classes)] = accuracy[:, None]
@@ -78,19 +80,15 @@ class CoinAggregator(IncrementalAggregator):
     tolerance: float
     prior_strength: float
     class_prior: Any
-    _allowed: ClassVar[Mapping[str, Allowed]] = {"prior_strength": Real(0)}
 
     def _initial(self) -> Any:
         """Where EM starts: an accuracy, one for each annotator, or None for majority vote."""
         raise NotImplementedError
 
-    def _aggregate(self, annotations: Annotations) -> FitResult:
-        return self._fit_from(annotations, None)
-
     def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
-        return self._fit_from(annotations, previous)
+        return self._aggregate(annotations, previous)
 
-    def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
+    def _aggregate(self, annotations: Annotations, previous: FitResult | None = None) -> FitResult:
         name, n_classes = type(self).__name__, annotations.n_classes
         fixed = fixed_class_prior(self.class_prior, n_classes)
         evidence = VotePass(annotations, method=name)
@@ -102,19 +100,15 @@ class CoinAggregator(IncrementalAggregator):
         start = prior.maximize(votes, evidence.total, fixed)
         if previous is None and self._initial() is not None:
             start = prior.model(self._initial_accuracies(annotations.n_annotators), start.class_prior, evidence.total)
-        run = climb(
-            evidence,
-            start,
-            lambda _, expectation: prior.maximize(expectation, evidence.total, fixed),
-            title=name,
-            max_iter=self.max_iter,
-            tolerance=self.tolerance,
-        )
-        fits = confusions_fit(annotations.n_annotators, n_classes)
+
+        def improve(_: CoinModel, expectation: Expectation) -> CoinModel:
+            return prior.maximize(expectation, evidence.total, fixed)
+
+        run = climb(evidence, start, improve, title=name, max_iter=self.max_iter, tolerance=self.tolerance)
         return self._build_result(
             annotations,
             evidence.expect(run.model).kept,
-            confusions=confusions_of(run.model.accuracy, n_classes) if fits else None,
+            confusions=confusions_of(run.model.accuracy, n_classes),
             skills=run.model.accuracy,
             class_prior=run.model.class_prior,
             history={"objective": run.objective},

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import positions
-from crowdprism.annotations.pairs import ranked
+from crowdprism.annotations.pairs import ranked, sums_by
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.results import FitResult
 
-FloatArray = NDArray[np.float64]
 Group = NDArray[np.int64]  # codes of annotators, sorted
 N_NAMES = 8
 
@@ -36,14 +36,7 @@ class Merged:
 
 
 def merge(annotations: Annotations, groups: Sequence[Group]) -> Merged:
-    """Replace each group by one voice, which gives each item the label of most members; a tie counts in equal parts.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 1, 1, 1], [1, 0, 0, 1]])
-    >>> merge(a, [np.array([1, 2, 3])]).annotations.to_dense().tolist()
-    [[0, 1, -1, -1], [1, 0, -1, -1]]
-    """
+    """Replace each group by one voice, which gives each item the label of most members; a tie counts in equal parts."""
     voice = np.full(annotations.n_annotators, -1)
     for number, group in enumerate(groups):
         voice[group] = number
@@ -55,14 +48,15 @@ def merge(annotations: Annotations, groups: Sequence[Group]) -> Merged:
     cell, place = ranked(
         annotations.item[mine].astype(np.int64) * len(groups) + voice_of[mine], annotations.n_items * len(groups)
     )
-    votes = sums(place, label, weight, (len(cell), annotations.n_classes))
+    n_classes = annotations.n_classes
+    votes = sums_by(place * n_classes + label, weight, len(cell) * n_classes).reshape(-1, n_classes)
     winners = votes == votes.max(axis=1, keepdims=True)
     answer = winners / winners.sum(axis=1, keepdims=True)
     channels, fidelities, log_likelihood = [], [], float(np.log(winners.sum(axis=1)).sum())
     for number, group in enumerate(groups):
         own = np.flatnonzero(voice_of[mine] == number)
         counts = count_labels(np.searchsorted(group, member[own]), label[own], answer[place[own]], len(group))
-        channel = counts + np.eye(annotations.n_classes)  # a member is faithful until seen otherwise
+        channel = counts + np.eye(n_classes)  # a member is faithful until seen otherwise
         channel /= channel.sum(axis=2, keepdims=True)
         channels.append(channel)
         fidelities.append(np.trace(counts.sum(axis=0)) / max(counts.sum(), 1.0))
@@ -73,12 +67,6 @@ def merge(annotations: Annotations, groups: Sequence[Group]) -> Merged:
     voices = (cell[row] // len(groups), np.array([group[0] for group in groups])[cell[row] % len(groups)], given)
     merged = with_answers(annotations, voice_of < 0, voices, (strength[:, None] * answer)[row, given])
     return Merged(merged, np.array(fidelities), log_likelihood, tuple(channels))
-
-
-def sums(row: NDArray[Any], column: NDArray[Any], value: FloatArray, shape: tuple[int, int]) -> FloatArray:
-    """Sums of values by row and column."""
-    total = np.bincount(row.astype(np.int64) * shape[1] + column, value, shape[0] * shape[1])
-    return np.asarray(total.reshape(shape), dtype=np.float64)
 
 
 def count_labels(member: NDArray[Any], label: NDArray[Any], answer: FloatArray, n_members: int) -> FloatArray:
@@ -138,14 +126,7 @@ def named(annotations: Annotations, groups: Sequence[Group]) -> tuple[tuple[Any,
 
 
 def label_shares(annotations: Annotations, voices: Sequence[Sequence[Any]]) -> FloatArray:
-    """(n_annotations,) 1 over the number of labels that the annotator's voice gave to the item; 1 without a voice.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 1, 1]], annotator_names=["ann", "bob", "cy"])
-    >>> label_shares(a, [("bob", "cy")]).tolist()
-    [1.0, 0.5, 0.5]
-    """
+    """(n_annotations,) 1 over the number of labels that the annotator's voice gave to the item; 1 without a voice."""
     shares = np.ones(annotations.n_annotations)
     for names in voices:
         members = positions(annotations.annotators, list(names))

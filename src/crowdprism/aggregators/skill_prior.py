@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.blocks import rows_of
 from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import Expectation, FloatArray, Sums
 from crowdprism.aggregators.expectation import FLOOR, ConfusionPass
@@ -88,11 +89,9 @@ def _agreement(
     annotations: Annotations, first: int, last: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
     """Of annotations with other annotators' labels on the item: annotator, weight, share of those that are equal."""
-    start = annotations.item_start[first : last + 1]
-    own = slice(int(start[0]), int(start[-1]))
-    annotator, label = annotations.annotator[own], annotations.label[own]
-    weight = None if annotations.weight is None else annotations.weight[own].astype(np.float64)
-    item = np.repeat(np.arange(last - first), np.diff(start))
+    rows = rows_of(annotations, first, last)
+    item, annotator, label = rows.item, rows.annotator, rows.label
+    weight = None if rows.weight is None else rows.weight.astype(np.float64)
     place = item * annotations.n_classes + label
     votes = np.bincount(place, weight, (last - first) * annotations.n_classes)
     others, equal = votes.reshape(-1, annotations.n_classes).sum(axis=1)[item], votes[place]

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.moments import MomentAggregator, probability_rows, require_block_room, vote_start
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import response_matrix
@@ -36,8 +37,8 @@ MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnu
 class Moments:
     """Mean products of the three views' responses."""
 
-    pairs: dict[tuple[int, int], NDArray[np.float64]]  # [a, b]: (label of view a, label of view b), a and b different
-    triple: NDArray[np.float64]  # (label of view 0, label of view 1, label of view 2)
+    pairs: dict[tuple[int, int], FloatArray]  # [a, b]: (label of view a, label of view b), a and b different
+    triple: FloatArray  # (label of view 0, label of view 1, label of view 2)
 
 
 def moments_of(views: NDArray[Any]) -> Moments:
@@ -55,7 +56,7 @@ def moments_of(views: NDArray[Any]) -> Moments:
 
 def view_confusion(
     moments: Moments, view: int, *, restarts: int, iterations: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[FloatArray, FloatArray]:
     """Confusion rows (true class, given label) of one view and the class shares, classes in no particular order.
 
     The other two views are carried over to this one (Zhang et al. 2014, equation 6), which makes the moments
@@ -87,7 +88,7 @@ def view_confusion(
 
 def tensor_eigenvectors(
     tensor: NDArray[Any], *, restarts: int, iterations: int, rng: np.random.Generator
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[FloatArray, FloatArray]:
     """Eigenvalues (n,) and eigenvectors (n, dimension) of a symmetric orthogonal tensor, by power iteration.
 
     From each of many starts the power iteration runs; the best is polished and its part taken off the tensor.
@@ -112,7 +113,7 @@ def tensor_eigenvectors(
     return values, vectors
 
 
-def power_iterations(tensor: NDArray[Any], points: NDArray[Any], iterations: int) -> NDArray[np.float64]:
+def power_iterations(tensor: NDArray[Any], points: NDArray[Any], iterations: int) -> FloatArray:
     """Repeat point <- tensor(., point, point), scaled to length one, for each row of `points`."""
     for _ in range(iterations):
         products = applied_twice(tensor, points)
@@ -121,7 +122,7 @@ def power_iterations(tensor: NDArray[Any], points: NDArray[Any], iterations: int
     return points
 
 
-def applied_twice(tensor: NDArray[Any], points: NDArray[Any]) -> NDArray[np.float64]:
+def applied_twice(tensor: NDArray[Any], points: NDArray[Any]) -> FloatArray:
     """tensor(., point, point) for each row of `points`: (n_points, dimension)."""
     return np.asarray(((points @ tensor) * points).sum(axis=2).T)  # points @ tensor: (first axis, point, third axis)
 
@@ -133,7 +134,7 @@ def three_groups(annotations: Annotations) -> NDArray[np.int64]:
     return rank % GROUPS
 
 
-def group_responses(annotations: Annotations, group: NDArray[Any]) -> NDArray[np.float64]:
+def group_responses(annotations: Annotations, group: NDArray[Any]) -> FloatArray:
     """Mean one-hot label of each group on each item (group, item, label); zero where a group gave none."""
     from scipy.sparse import csr_array
 
@@ -165,7 +166,7 @@ def individual_confusions(
     responses: NDArray[Any],  # (group, item, label)
     group_confusions: NDArray[Any],  # (group, true class, given label)
     prior: NDArray[Any],
-) -> NDArray[np.float64]:
+) -> FloatArray:
     """Each annotator's confusion from the responses of the two groups the annotator is not in: least squares.
 
     The joint label shares of an annotator and a group are confusion' diag(prior) group_confusion.
@@ -241,9 +242,7 @@ class SpectralEM(MomentAggregator):
         confusions = np.where(alone[:, None, None], votes.confusions, probability_rows(rows))
         return self._finish(annotations, confusions, prior, pooled=votes.pooled)
 
-    def _group_confusions(
-        self, moments: Moments, reference: NDArray[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _group_confusions(self, moments: Moments, reference: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
         """Confusions of the three groups with classes in the reference's order, and the mean class prior."""
         confusions, priors = [], []
         with progress("SpectralEM", total=GROUPS) as bar:

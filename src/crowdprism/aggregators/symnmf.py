@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.moments import (
     MomentAggregator,
     by_annotator,
@@ -34,7 +35,7 @@ ROBUST_FLOOR = 1e-6  # square of the misfit below which a pair weighs no more
 LEAST_ENTRY = 1e-6  # shifted rectifier of Ibrahim and Fu: entries stay positive
 
 
-def rotation_to(target: NDArray[Any], source: NDArray[Any]) -> NDArray[np.float64]:
+def rotation_to(target: NDArray[Any], source: NDArray[Any]) -> FloatArray:
     """Orthogonal Q for which source @ Q is closest to target (Procrustes)."""
     # An einsum, because a matrix product over many rows adds in another order with another number of threads.
     left, _, right = np.linalg.svd(np.einsum("ik,il->kl", source, target))
@@ -45,7 +46,7 @@ def rotation_to(target: NDArray[Any], source: NDArray[Any]) -> NDArray[np.float6
 class Factor:
     """Non-negative H with H H' about U U', the squared misfit of H to the rotated U, and its course."""
 
-    matrix: NDArray[np.float64]
+    matrix: FloatArray
     misfit: float
     course: list[float]
 
@@ -76,7 +77,7 @@ def best_factor(root: NDArray[Any], starts: list[NDArray[Any]], *, iterations: i
     return next(factor for factor in found if factor.misfit <= best * (1 + 1e-6) + 1e-15)
 
 
-def random_rotations(rank: int, count: int, rng: np.random.Generator) -> list[NDArray[np.float64]]:
+def random_rotations(rank: int, count: int, rng: np.random.Generator) -> list[FloatArray]:
     """Orthogonal matrices drawn uniformly."""
     drawn = []
     for _ in range(count):
@@ -92,7 +93,7 @@ def coupled_root(
     shrinkage: float,
     iterations: int,
     tolerance: float,
-) -> tuple[NDArray[np.float64], list[float]]:
+) -> tuple[FloatArray, list[float]]:
     """Fit R_mj about U_m U_j' over the observed pairs by re-weighted least squares; returns U and the misfits.
 
     Pairs weigh by shared items over misfit, so that a few wild pairs do not decide (Ibrahim and Fu 2021, with p = 1).
@@ -122,12 +123,12 @@ def coupled_root(
     return root, misfits
 
 
-def half_joint(confusions: NDArray[Any], prior: NDArray[Any]) -> NDArray[np.float64]:
+def half_joint(confusions: NDArray[Any], prior: NDArray[Any]) -> FloatArray:
     """H of given confusions and prior: (n_annotators, given label, true class)."""
     return np.asarray(np.swapaxes(confusions, 1, 2) * np.sqrt(prior))
 
 
-def confusions_of_half(half: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def confusions_of_half(half: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     """Confusions (n_annotators, true class, given label) and prior of H; its columns sum to the prior's root."""
     prior = np.square(half.sum(axis=1)).mean(axis=0)
     return probability_rows(np.swapaxes(half, 1, 2)), probability_rows(prior[None] / prior.sum())[0]
@@ -167,11 +168,7 @@ class SymNMF(MomentAggregator):
     """
 
     name: ClassVar[str] = "symnmf"
-    _allowed: ClassVar[Mapping[str, Allowed]] = {
-        "least_shared": Real(0),
-        "shrinkage": Real(0),
-        "rotations": Whole(0),
-    }
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"shrinkage": Real(0), "rotations": Whole(0)}
 
     least_shared: int = 10
     iterations: int = 100

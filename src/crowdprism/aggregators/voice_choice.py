@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.one_voice import FloatArray, Group, merge
+from crowdprism.aggregators.em import FloatArray
+from crowdprism.aggregators.one_voice import Group, merge
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import response_matrix
 from crowdprism.results.confusion import normalize_rows
@@ -28,15 +29,6 @@ LABELS_PER_PARAMETER = 10.0  # annotators with few labels hardly overfit
 PRIOR_STRENGTH = 4.0  # pseudo-annotations per confusion row
 MAX_ITER, TOLERANCE = 60, 1e-5
 SMALLEST = 1e-30
-
-
-@dataclass(frozen=True, eq=False)
-class Excess:
-    """Pairs of annotators who agree too much; `excess` is the share of the expected disagreement that is missing."""
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    excess: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,13 +87,12 @@ def n_right(annotations: Annotations, fit: SampleFit) -> int:
 
 
 def normalized(log_weights: FloatArray) -> FloatArray:
-    """Rows of probabilities from rows of logs."""
     weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
     return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
-def connected_groups(pairs: Excess, n_annotators: int) -> list[TightGroup]:
-    """Groups of annotators that pairs connect, the largest first, at most `MAX_GROUPS`."""
+def connected_groups(pairs: Any, excess: FloatArray, n_annotators: int) -> list[TightGroup]:
+    """Groups that pairs (`first`, `second`) of annotators connect, the largest first, at most `MAX_GROUPS`."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 
@@ -110,7 +101,7 @@ def connected_groups(pairs: Excess, n_annotators: int) -> list[TightGroup]:
     size = np.bincount(group)
     largest = np.argsort(-size, kind="stable")[:MAX_GROUPS]
     return [
-        TightGroup(np.flatnonzero(group == number), float(pairs.excess[group[pairs.first] == number].mean()))
+        TightGroup(np.flatnonzero(group == number), float(excess[group[pairs.first] == number].mean()))
         for number in largest[size[largest] > 1]
     ]
 

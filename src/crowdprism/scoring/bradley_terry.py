@@ -53,7 +53,6 @@ class Pairs:
     has_ties: bool
 
     def by_outcome(self, weight: FloatArray) -> FloatArray:
-        """Sum row weights: (n_pairs, outcome)."""
         key = self.row_pair * N_OUTCOMES + self.row_outcome
         return sums_by(key, weight, len(self.left) * N_OUTCOMES).reshape(-1, N_OUTCOMES)
 
@@ -126,7 +125,6 @@ class RankingModel:
 
     @property
     def scores(self) -> FloatArray:
-        """(n_items,) log strengths."""
         return self.theta[:-2]
 
 
@@ -174,7 +172,6 @@ def gradient(p: FloatArray, pairs: Pairs, counts: FloatArray) -> FloatArray:
 
 
 def free_places(model: RankingModel, pairs: Pairs) -> NDArray[np.int64]:
-    """Positions in theta that are estimated."""
     extra = [place for place, free in ((-2, model.free_position), (-1, pairs.has_ties)) if free]
     return np.array([*range(pairs.n_items), *(pairs.n_items + 2 + place for place in extra)])
 

@@ -9,18 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
-from crowdprism.annotations.names import (
-    NameArray,
-    encode,
-    is_missing,
-    is_text_column,
-    plain,
-    positions,
-)
+from crowdprism.annotations.names import NameArray, encode, is_missing, is_text_column, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, some
 
 LEFT, RIGHT, TIE = 0, 1, 2
-OUTCOMES = ("left", "right", "tie")
 # Words for an outcome, in lower case; the name of an item goes before a word.
 WORDS = {
     **dict.fromkeys(("left", "l", "a", "model_a", "answer_a", "response_a", "first"), LEFT),
@@ -57,14 +49,7 @@ class Comparisons:
 
     @classmethod
     def from_columns(
-        cls,
-        left: Any,
-        right: Any,
-        winner: Any,
-        judge: Any = None,
-        *,
-        group: Any = None,
-        skip_missing: bool = False,
+        cls, left: Any, right: Any, winner: Any, judge: Any = None, *, group: Any = None, skip_missing: bool = False
     ) -> Comparisons:
         """Build from columns of equal length, one row per comparison.
 
@@ -107,12 +92,10 @@ class Comparisons:
 
     @property
     def n_items(self) -> int:
-        """Number of items."""
         return len(self.items)
 
     @property
     def n_judges(self) -> int:
-        """Number of judges."""
         return len(self.judges)
 
     def __len__(self) -> int:

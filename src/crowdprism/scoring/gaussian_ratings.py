@@ -73,7 +73,6 @@ class RatingResult:
         return frame_of_columns(self.item_columns(), kind)
 
     def item_columns(self) -> dict[str, Any]:
-        """The columns of `to_frame` as arrays."""
         low, high = self.interval.T
         return {"item": self.items, "score": self.scores, "low": low, "high": high, "ratings": self.ratings_per_item}
 
@@ -114,11 +113,9 @@ class RatedItems:
         self.total_weight = float(self.weight.sum())
 
     def by_item(self, values: FloatArray) -> FloatArray:
-        """(n_items,) sums."""
         return sums_by(self.item, values, self.n_items)
 
     def by_annotator(self, values: FloatArray) -> FloatArray:
-        """(n_annotators,) sums."""
         return sums_by(self.annotator, values, self.n_annotators)
 
     def expect(self, model: RatingModel, *, keep: bool = True) -> Expectation:

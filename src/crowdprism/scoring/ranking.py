@@ -39,7 +39,6 @@ class Difference:
 
     @property
     def clear(self) -> bool:
-        """Whether the interval excludes 0."""
         return self.low > 0 or self.high < 0
 
     def __str__(self) -> str:
@@ -189,7 +188,6 @@ class Ranking:
         return frame_of_columns(self.columns(), kind)
 
     def columns(self) -> dict[str, Any]:
-        """The columns of `to_frame` as arrays."""
         order, interval, places = self.order, self.interval(), self.rank_interval()
         columns = {
             "rank": np.arange(1, len(order) + 1),

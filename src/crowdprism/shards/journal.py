@@ -61,7 +61,6 @@ class DiskJournal:
         return model, objective, None if settled < 0 else bool(settled)
 
     def keep(self, model: Any, objective: list[float], settled: bool | None) -> None:
-        """Replace the state of the current climb."""
         values = {f"model_{name}": getattr(model, name) for name in kept_fields(model)}
         with replacing_file(self._path, suffix=".npz") as fresh:
             np.savez(fresh, objective=objective, settled=-1 if settled is None else int(settled), **values)

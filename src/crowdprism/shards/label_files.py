@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.blocks import rows_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
 from crowdprism.files import new_token
@@ -32,10 +33,9 @@ class LabelFiles:
         shards = self.store.shards
         shard = shards[bisect_right(shards, int(block.items[0]), key=lambda one: one.first_item) - 1]
         best = class_probabilities.argmax(axis=1)
-        counts = np.diff(block.item_start[first : last + 1])
-        own = slice(int(block.item_start[first]), int(block.item_start[last]))
-        item = np.repeat(np.arange(last - first), counts)
-        agreeing = np.bincount(item, block.label[own] == best[item], last - first)
+        rows = rows_of(block, first, last)
+        counts = np.bincount(rows.item, minlength=last - first)
+        agreeing = np.bincount(rows.item, rows.label == best[rows.item], last - first)
         table = pl.DataFrame(
             {
                 "item": column_of_names(self.store.item_names(shard)[first:last]),
@@ -52,7 +52,6 @@ class LabelFiles:
 
 
 def count_labels(run: Path, classes: NameArray) -> list[int]:
-    """How many items of a run have each class as their label."""
     found = pl.scan_parquet(run / LABELS / "*.parquet").group_by("label").len().collect()
     counts = dict(zip(found["label"].to_list(), found["len"].to_list(), strict=True))
     return [int(counts.get(name, 0)) for name in column_of_names(classes).to_list()]

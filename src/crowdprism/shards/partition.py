@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
-import tempfile
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from crowdprism.formats.raw_annotations import WHOLE_NUMBER
 from crowdprism.formats.tables import MISSING_LABELS, UNFINISHED
 from crowdprism.progress import progress
 from crowdprism.shards.store import Shards, names_of
-from crowdprism.shards.writing import StoreWriter, cuts, new_store, shard_size
+from crowdprism.shards.writing import StoreWriter, cuts, replacing_store, shard_size
 
 ROLES = (*REQUIRED, "weight")
 TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".txt": ","}
@@ -66,19 +66,21 @@ def shard_files(
         Replace a store that is there.
     """
     paths = [Path(file) for file in files]
-    target = Path(folder)
-    target.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}-", dir=target.absolute().parent) as space:
-        rows, skipped = typed_rows([one_table(path, dict(columns or {})) for path in paths], Path(space), skip_missing)
+    with replacing_store(folder, force=force) as fresh:
+        space = fresh / "space"
+        space.mkdir()
+        rows, skipped = typed_rows([one_table(path, dict(columns or {})) for path in paths], space, skip_missing)
         n_rows = int(rows.select(pl.len()).collect().item())
         checks.require([checks.check_any(n_rows)])
         annotators, classes = (distinct(rows, role) for role in ("annotator", "label"))
         checks.require([checks.check_two_classes(names_of(classes))])
         weighted = "weight" in rows.collect_schema().names()
         names = names_of(annotators), names_of(classes)
-        with new_store(folder, *names, weighted=weighted, force=force) as writer:
-            buckets = fill_buckets(rows, n_rows, annotators, classes, Path(space))
-            write_buckets(buckets, writer, size=shard_size(n_rows))
+        writer = StoreWriter(fresh, *names, weighted=weighted)
+        buckets = fill_buckets(rows, n_rows, annotators, classes, space)
+        write_buckets(buckets, writer, size=shard_size(n_rows))
+        writer.finish()
+        shutil.rmtree(space)
     return Sharded(Shards(folder), n_rows, skipped)
 
 
@@ -126,7 +128,6 @@ def require_sound(path: Path) -> None:
 
 
 def scan(path: Path) -> pl.LazyFrame:
-    """A lazy reader by the ending of the name."""
     if path.suffix == ".parquet":
         return pl.scan_parquet(path)
     if path.suffix in LINES_ENDINGS:
@@ -184,7 +185,6 @@ def require_same_types(tables: Sequence[pl.LazyFrame]) -> None:
 
 
 def is_absent(role: str, kind: Any) -> pl.Expr:
-    """Whether a cell holds nothing."""
     column = pl.col(role)
     if kind == pl.String:
         return column.is_null() | column.str.strip_chars().str.to_lowercase().is_in(list(MISSING_LABELS)).fill_null(
@@ -207,7 +207,6 @@ def as_names(rows: pl.LazyFrame, role: str, kind: Any) -> pl.Expr:
 
 
 def distinct(rows: pl.LazyFrame, role: str) -> pl.Series:
-    """The names of a role, sorted."""
     return rows.select(role).unique().collect(engine="streaming")[role].sort()
 
 
@@ -247,7 +246,6 @@ def bucket_bounds(rows: pl.LazyFrame, n_rows: int, n_buckets: int) -> pl.Series:
 
 
 def write_buckets(buckets: list[list[Path]], writer: StoreWriter, *, size: int) -> None:
-    """Sort each bucket and write its shards."""
     with progress("sorting and writing shards", total=len(buckets)) as bar:
         for paths in buckets:
             if paths:

@@ -79,7 +79,6 @@ class StoredAnnotations(OutOfCore):
 def sum_group(
     store: Shards, add: AddBlock, counts_shape: tuple[int, ...], columns: int, first: int, last: int
 ) -> Expectation:
-    """Visit the items of one group, shard by shard."""
     sums = Sums.zeros(counts_shape, columns)
     for shard, begin, end in store.within(first, last):
         add(store.read(shard), begin, end, sums, shard.first_item)

@@ -61,7 +61,6 @@ class SparkEngine:
             session.stop()
 
     def __call__(self, work: Any, groups: list[tuple[int, int]], table_bytes: int) -> Expectation:
-        """Run the work of all groups and add up in order."""
         from pyspark import StorageLevel
 
         tasks = self.session.range(0, len(groups), 1, len(groups))  # a partition for each group
@@ -83,7 +82,6 @@ class GroupTask:
         self.work, self.groups = work, groups
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Run the work of each group; the sums go back in rows of bounded size."""
         import pyarrow
 
         for batch in batches:
@@ -159,7 +157,6 @@ def require_executors(session: Any, master: str | None) -> None:
 
 
 def no_answer(master: str, reason: str) -> InvalidParameterError:
-    """The error of a cluster that cannot be used."""
     return InvalidParameterError(
         f"The Spark master {master} does not answer: {reason}. Check its address and that it has free workers.",
         parameter="master",

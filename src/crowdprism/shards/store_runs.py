@@ -89,12 +89,7 @@ def working_folder(folder: str | os.PathLike[str], *, resume: bool) -> Iterator[
 
 
 def fit_store(
-    aggregator: Aggregator,
-    store: Shards,
-    working: Path,
-    *,
-    engine: str = "local",
-    master: str | None = None,
+    aggregator: Aggregator, store: Shards, working: Path, *, engine: str = "local", master: str | None = None
 ) -> FitResult:
     """Fit a method; labels are then in the folder `labels` of `working`."""
     require_out_of_core(aggregator)
@@ -111,14 +106,12 @@ def fit_store(
 
 
 def spark_engine(master: str | None) -> Any:
-    """The engine of a Spark cluster, which ends with the block."""
     from crowdprism.shards.spark_engine import SparkEngine
 
     return SparkEngine.start(master)
 
 
 def run_of(aggregator: Aggregator, store: Shards) -> dict[str, Any]:
-    """What makes a run the same run."""
     from crowdprism import __version__
 
     parameters = json_ready(aggregator.get_params())
@@ -126,7 +119,6 @@ def run_of(aggregator: Aggregator, store: Shards) -> dict[str, Any]:
 
 
 def move_labels(working: Path, fresh: Path) -> None:
-    """Put the labels among the files of a run."""
     os.replace(working / LABELS, fresh / LABELS)
 
 
