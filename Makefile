@@ -27,7 +27,7 @@ fuzz: .venv/.fuzz  ## search for files that break the readers: coverage-guided (
 	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_files.py --tables 10000
 	$(ONE_THREAD) $(BIN)/python benchmarks/fuzz_runs.py 10000
 
-torture: .venv/.test  ## kill aggregate, train, report and reproduce before every call on files and at random moments
+torture: .venv/.test  ## kill aggregate, train, report, reproduce and shard before every call on files and at random moments
 	$(ONE_THREAD) $(BIN)/python -W ignore tests/torture/torture.py --moments 40
 
 lint: .venv/.test  ## ruff, rules and format

@@ -54,7 +54,7 @@ def change(path: Path) -> None:
 def test_a_file_that_is_missing_cut_or_changed_is_named(
     copy: Path, name: str, damage: Callable[[Path], None], words: str
 ) -> None:
-    damage(copy / name)
+    damage(Shards(copy).files_folder / name)
     with pytest.raises(ResultFormatError, match=f"{name} .*{words}"):
         Shards(copy).to_annotations()
 

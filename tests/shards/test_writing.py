@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,9 +10,9 @@ import pytest
 
 from crowdprism.aggregators.cells import cells_of
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.shards import Shards, write_annotations
-from crowdprism.shards.writing import cuts, new_store
+from crowdprism.shards.writing import cuts, replacing_store
 
 
 def test_cells_of_a_store_are_those_of_annotations_in_memory(store: Shards, crowd: Annotations) -> None:
@@ -55,7 +56,39 @@ def test_a_store_is_replaced_only_with_force(tmp_path: Path) -> None:
 
 
 def test_a_writer_that_fails_leaves_nothing(tmp_path: Path) -> None:
-    names = np.array([0, 1])
-    with pytest.raises(RuntimeError), new_store(tmp_path / "store", names, names, weighted=False):
+    with pytest.raises(RuntimeError), replacing_store(tmp_path / "store", force=False):
         raise RuntimeError
     assert list(tmp_path.iterdir()) == []
+
+
+def test_replacing_a_store_keeps_files_of_others(tmp_path: Path) -> None:
+    folder = write_annotations(Annotations.from_dense([[0, 1]]), tmp_path / "store").folder
+    (folder / "notes.txt").write_text("mine")
+    assert write_annotations(Annotations.from_dense([[0, 1], [1, 1]]), folder, force=True).n_items == 2
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert len(list(folder.iterdir())) == 3
+
+
+def test_a_writer_that_fails_leaves_the_old_store(tmp_path: Path) -> None:
+    folder = write_annotations(Annotations.from_dense([[0, 1]]), tmp_path / "store").folder
+    with pytest.raises(RuntimeError), replacing_store(folder, force=True):
+        raise RuntimeError
+    assert Shards(folder).n_items == 1
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_a_store_is_written_by_one_program_at_a_time(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InvalidParameterError, match="another program"),
+        replacing_store(tmp_path / "store", force=False),
+    ):
+        write_annotations(Annotations.from_dense([[0, 1]]), tmp_path / "store")
+
+
+def test_a_manifest_that_leads_out_of_the_store_is_refused(tmp_path: Path) -> None:
+    folder = write_annotations(Annotations.from_dense([[0, 1]]), tmp_path / "store").folder
+    manifest = folder / "manifest.json"
+    record = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**record, "part": ".."}))
+    with pytest.raises(ResultFormatError, match="damaged"):
+        Shards(folder)

@@ -1,10 +1,11 @@
-"""Run work in a fork and kill it with SIGKILL before its n-th call that changes files."""
+"""Run work in a fork and kill it with SIGKILL: before its n-th call that changes files, or after a while."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable
 
 CHANGES = {"os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "os.link", "os.symlink", "os.chmod"}
@@ -42,3 +43,16 @@ def killed_before(call: int, work: Callable[[], object]) -> bool:
         return True
     assert os.WEXITSTATUS(status) == 0, f"the work failed before call {call}"
     return False
+
+
+def killed_after(seconds: float, work: Callable[[], object]) -> bool:
+    """Tell whether the work was killed after a while; False if it had ended."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    time.sleep(seconds)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])

@@ -2,18 +2,19 @@
 
     python tests/torture/torture.py --moments 60
 
-After each kill the run folder must hold the old run or the new one, and the command repeated (with --resume where it
-left a state) must end with the same bits as one that was never killed, without leftovers. Every run is a fork of one
+After each kill the folder must hold the old run or store or the new one, and the command repeated (with --resume where
+it left a state) must end with the same bits as one that was never killed, without leftovers. Every run is a fork of one
 interpreter that has imported everything, killed like any process.
 """
 
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -24,7 +25,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 import numpy as np
-from killing import killed_before
+from killing import killed_after, killed_before
 
 import crowdprism as cp
 from crowdprism import classifiers, report  # noqa: F401  (imported before the forks)
@@ -39,6 +40,8 @@ TRAIN = (
 )
 REPORT = ("report", "run", "labels.csv")
 REPRODUCE = ("reproduce", "mine.toml", "-o", "out")
+SHARD = ("shard", "labels.csv", "-o", "store", "--force")
+FROM_STORE = ("aggregate", "store", "-o", "run", "--no-report")
 STUDY = """
 name = "mine"
 title = "Two methods"
@@ -70,6 +73,7 @@ def make_inputs(folder: Path) -> None:
     people = ("ann", "bob", "cy")
     rows = [f"{i},{who},{'ny'[truth[i] ^ int(draws.random() < 0.2)]}" for i in range(40) for who in people]
     (folder / "labels.csv").write_text("\n".join(["item,annotator,label", *rows, ""]))
+    (folder / "earlier.csv").write_text("\n".join(["item,annotator,label", *rows[:60], ""]))
     cells = [f"{i},{x:.3f},{y:.3f}" for i, (x, y) in enumerate(truth[:, None] * 3 + draws.normal(size=(40, 2)))]
     (folder / "features.csv").write_text("\n".join(["item,x,y", *cells, ""]))
     (folder / "mine.toml").write_text(STUDY)
@@ -116,19 +120,6 @@ def finished(*words: str) -> None:
     assert not killed_before(-1, command(*words))
 
 
-def killed_after(seconds: float, work: Callable[[], object]) -> bool:
-    """Run work in a fork and kill it after a while; False if it had ended."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    time.sleep(seconds)
-    os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
 def bits() -> dict[str, object]:
     """What the same command writes with the same bits: files of the run, and rows of experiments but for their time."""
     found: dict[str, object] = {
@@ -137,28 +128,41 @@ def bits() -> dict[str, object]:
     for key, row in RowStore("out/rows.jsonl").read().items():
         found[key] = {name: value for name, value in row.items() if name != "seconds"}
     found |= {path.name: path.stat().st_size for path in Path("out").glob("*.md")}
+    return found | {path.name: path.read_bytes() for path in Path("store").glob("*/*.parquet")}
+
+
+def what_is_there() -> dict[str, str]:
+    """The method of the run and the files of the store in the current folder, those that there are, checked whole.
+
+    The store is checked without polars: its threads would not live on in forks.
+    """
+    found = {}
+    if Path("run/manifest.json").exists():
+        loaded = cp.load("run")
+        found["run"] = str(getattr(loaded, "result_", loaded).method)
+    if Path("store/manifest.json").exists():
+        manifest = json.loads(Path("store/manifest.json").read_text())
+        for name, (size, digest) in manifest["files"].items():
+            data = Path("store", manifest["part"], name).read_bytes()
+            assert (len(data), hashlib.sha256(data).hexdigest()) == (size, digest), f"{name} is not whole"
+        found["store"] = json.dumps(manifest["files"])
     return found
 
 
-def method_of_run() -> str:
-    """The method of the run in the current folder, loaded and checked whole."""
-    loaded = cp.load("run")
-    return str(getattr(loaded, "result_", loaded).method)
-
-
-def check(words: tuple[str, ...], expected: dict[str, bytes], methods: set[str]) -> None:
-    """After a kill in the current folder: a run is there, and the repeated command ends as if never killed."""
-    if methods:
-        assert method_of_run() in methods
-    elif Path("run/manifest.json").exists():
-        cp.load("run")
-    assert Path("run/mine.txt").read_text() == "kept" if methods else True
+def check(words: tuple[str, ...], expected: dict[str, object], old: dict[str, str], new: dict[str, str]) -> None:
+    """After a kill in the current folder: old or new is there, and the repeated command ends as if never killed."""
+    found = what_is_there()
+    assert old.keys() <= found.keys(), f"{old} is gone"
+    assert all(found[name] in (old.get(name), new[name]) for name in found)
+    if "run" in old:
+        assert Path("run/mine.txt").read_text() == "kept"
     resumable = words[0] == "train" and has_checkpoint(Path("run.checkpoint"))
-    finished(*words, *(["--resume"] if resumable else []))
+    finished(*words, *(["--resume"] if resumable or Path("run.unfinished").exists() else []))
     assert bits() == expected, "the repeated command gave other bits"
-    hidden = [str(path) for path in Path().rglob(".*")]
-    assert not hidden, f"leftovers: {hidden}"
-    assert not Path("run.checkpoint").exists()
+    left = [
+        str(path) for path in [*Path().rglob(".*"), Path("run.checkpoint"), Path("run.unfinished")] if path.exists()
+    ]
+    assert not left, f"leftovers: {left}"
 
 
 def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: int) -> tuple[int, int]:
@@ -168,18 +172,17 @@ def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: i
         start.mkdir()
         make_inputs(start)
         os.chdir(start)
-        methods: set[str] = set()
         if before is not None:
             finished(*before)
-            methods = {method_of_run()}
+        old = what_is_there()
+        if "run" in old:
             Path("run/mine.txt").write_text("kept")
         whole = Path(shutil.copytree(start, Path(place) / "whole"))
         os.chdir(whole)
         begun = time.monotonic()
         finished(*words)
         took = time.monotonic() - begun
-        expected = bits()
-        methods |= {method_of_run()} if methods else set()
+        expected, new = bits(), what_is_there()
 
         def fresh_start() -> None:
             os.chdir(place)
@@ -191,7 +194,7 @@ def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: i
             fresh_start()
             if not killed_before(n_calls + 1, command(*words)):
                 break
-            check(words, expected, methods)
+            check(words, expected, old, new)
             n_calls += 1
         n_killed = 0
         moments = random.Random(0)
@@ -200,18 +203,18 @@ def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: i
             killed = killed_after(moments.uniform(0, 1.1 * took), command(*words))
             n_killed += killed
             took *= 1 if killed else 0.9  # the first run was slower than the others
-            check(words, expected, methods)
+            check(words, expected, old, new)
         os.chdir("/")
         return n_calls, n_killed
 
 
 def run() -> None:
-    """Kill aggregate, train, report and reproduce, over an earlier run and without one."""
+    """Kill aggregate, train, report, reproduce and shard, over an earlier run or store and without one."""
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--moments", type=int, default=60, help="random moments per case")
     options.add_argument("--only", default="", help="part of the title of the cases to run")
     given = options.parse_args()
-    preload(AGGREGATE, TRAIN, (*REPORT, "-o", "page.html"), REPRODUCE)
+    preload(AGGREGATE, TRAIN, (*REPORT, "-o", "page.html"), REPRODUCE, SHARD, FROM_STORE)
     earlier = ("aggregate", "labels.csv", "-o", "run", "--no-report", "-m", "majority-vote")
     untrained = (*TRAIN[:-1], "1", "-m", "nn-mv")
     cases = [
@@ -221,6 +224,10 @@ def run() -> None:
         ("train over a run", TRAIN, untrained),
         ("report into a run", REPORT, earlier),
         ("reproduce into no folder", REPRODUCE, None),
+        ("reproduce over a part", REPRODUCE, (*REPRODUCE, "--methods", "vote")),
+        ("shard into no folder", SHARD, None),
+        ("shard over a store", SHARD, ("shard", "earlier.csv", "-o", "store")),
+        ("aggregate a store into no folder", FROM_STORE, SHARD),
     ]
     for title, words, before in cases:
         if given.only not in title:

@@ -21,10 +21,11 @@ from killing import killed_before
 N_KILLS = 5
 # One interpreter imports everything once; each run is a fork of it, killed with SIGKILL like any process.
 SCRIPT = """
-import os, signal, sys, time
+import sys, time
 import numpy as np
 import torch
 torch.set_num_threads(1)
+from killing import killed_after, killed_before
 from crowdprism.classifiers import GeoCrowdNet
 
 random = np.random.default_rng(0)
@@ -41,25 +42,12 @@ def fit(name):
     )
     model.fit(X, table).save(f"{sys.argv[1]}/{name}-model")
 
-def start(name):
-    child = os.fork()
-    if child == 0:
-        try:
-            fit(name)
-        finally:
-            os._exit(0)
-    return child
-
 begun = time.monotonic()
-os.waitpid(start("whole"), 0)
+killed_before(-1, lambda: fit("whole"))
 took = time.monotonic() - begun
-n_killed = 0
-for share in np.random.default_rng(7).uniform(0.05, 0.3, int(sys.argv[2])):
-    child = start("killed")
-    time.sleep(share * took)
-    os.kill(child, signal.SIGKILL)
-    n_killed += os.WIFSIGNALED(os.waitpid(child, 0)[1])
-os.waitpid(start("killed"), 0)
+shares = np.random.default_rng(7).uniform(0.05, 0.3, int(sys.argv[2]))
+n_killed = sum(killed_after(share * took, lambda: fit("killed")) for share in shares)
+killed_before(-1, lambda: fit("killed"))
 print(n_killed)
 """
 
@@ -70,7 +58,7 @@ def test_a_run_killed_at_random_moments_and_resumed_ends_with_identical_bits(tmp
         capture_output=True,
         text=True,
         check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parents[1] / "torture")},
     )
     assert int(done.stdout.split()[-1]) >= 3, "too many runs ended before they were killed"
     first, second = (load_file(tmp_path / f"{name}-model" / "weights.safetensors") for name in ("whole", "killed"))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -29,10 +30,12 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import INT32_MAX, NameArray, name_array, names_from_json
 from crowdprism.errors import ResultFormatError, some
-from crowdprism.files import open_regular
+from crowdprism.files import TOKEN, open_regular
 from crowdprism.results.manifest import FileEntry, digest_of
 
 SCHEMA = 1
+PART = "files-"
+PART_NAME = re.compile(rf"{PART}{TOKEN}")  # folder with the files of the store; a new one for each writer
 MANIFEST = "manifest.json"
 ANNOTATORS, CELLS = "annotators.parquet", "cells.parquet"
 MAX_MANIFEST = 2**24  # bytes
@@ -52,12 +55,10 @@ class Shard:
 
     @property
     def annotations_file(self) -> str:
-        """File with the annotations."""
         return f"annotations-{self.number:05}.parquet"
 
     @property
     def items_file(self) -> str:
-        """File with the names of items."""
         return f"items-{self.number:05}.parquet"
 
 
@@ -90,16 +91,15 @@ class Shards:
         self.n_items = sum(shard.n_items for shard in self.shards)
         self.n_annotations = sum(shard.n_annotations for shard in self.shards)
         self._checked: set[str] = set()
-        require_files(self.folder, self.files)
+        self.files_folder = self.folder / record["part"]
+        require_files(self.files_folder, self.files)
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return len(self.classes)
 
     @cached_property
     def annotators(self) -> NameArray:
-        """Names of the annotators."""
         return names_of(self._annotators["annotator"])
 
     @property
@@ -123,10 +123,10 @@ class Shards:
 
     def read_file(self, name: str, columns: list[str] | None = None) -> pl.DataFrame:
         """Read a file of the store; its digest is checked the first time."""
-        with open_part(self.folder / name) as file:
+        with open_part(self.files_folder / name) as file:
             if name not in self._checked:
                 if digest_of(file) != self.files[name]:
-                    raise damaged(self.folder / name, "was changed after the store was written")
+                    raise damaged(self.files_folder / name, "was changed after the store was written")
                 self._checked.add(name)
             file.seek(0)
             return pl.read_parquet(BytesIO(file.read()), columns=columns).rechunk()
@@ -166,14 +166,12 @@ class Shards:
         limits = ((item, shard.n_items), (annotator, self.n_annotators), (label, self.n_classes))
         fits = all(not len(codes) or (codes.min() >= 0 and codes.max() < limit) for codes, limit in limits)
         if len(item) != shard.n_annotations or not fits or (np.diff(item) < 0).any():
-            raise damaged(self.folder / shard.annotations_file, "has other rows than the manifest says")
+            raise damaged(self.files_folder / shard.annotations_file, "has other rows than the manifest says")
 
     def item_names(self, shard: Shard) -> NameArray:
-        """Names of the items of a shard."""
         return names_of(self.read_file(shard.items_file)["item"])
 
     def to_annotations(self) -> Annotations:
-        """All annotations in memory."""
         return self._joined([(shard, slice(None)) for shard in self.shards])
 
     @cached_property
@@ -222,12 +220,10 @@ def open_once(folder: str, identity: str) -> Shards:
 
 def is_store(path: Path) -> bool:
     """Tell whether a folder is a store, finished or not."""
-    if not path.is_dir():
-        return False
     try:
         return b'"crowdprism_shards"' in (path / MANIFEST).read_bytes()[:64]
     except OSError:
-        return any(path.glob("annotations-*.parquet"))
+        return any(PART_NAME.fullmatch(one.name) for one in path.glob(f"{PART}*"))
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -247,9 +243,11 @@ def read_record(folder: Path) -> dict[str, Any]:
                 f"{folder} is a store of format {record['crowdprism_shards']!r}, and this crowdprism reads {SCHEMA}. "
                 f"{AGAIN}"
             )
-        kinds = {"identity": str, "files": dict, "classes": dict, "weighted": bool, "shards": list, "n_annotators": int}
+        kinds = {"identity": str, "part": str, "files": dict, "classes": dict, "weighted": bool, "shards": list}
+        kinds["n_annotators"] = int
         wrong = [name for name, kind in kinds.items() if not isinstance(record[name], kind)]
-        if wrong or not all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for name in record["files"]):
+        names_are_plain = all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for name in record["files"])
+        if wrong or not names_are_plain or not re.fullmatch(f"({PART_NAME.pattern})?", record["part"]):
             raise ValueError(f"fields {some(wrong)}")
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, ResultFormatError):
@@ -259,7 +257,6 @@ def read_record(folder: Path) -> dict[str, Any]:
 
 
 def shards_of(sizes: list[list[int]]) -> list[Shard]:
-    """Shards from the numbers of items and annotations of each."""
     found, item, annotation = [], 0, 0
     for number, (n_items, n_annotations) in enumerate(sizes):
         found.append(Shard(number, item, annotation, n_items, n_annotations))
@@ -279,7 +276,6 @@ def require_files(folder: Path, files: dict[str, FileEntry]) -> None:
 
 
 def open_part(path: Path) -> Any:
-    """Open a file of a store."""
     try:
         return open_regular(path)
     except OSError as error:
@@ -287,12 +283,10 @@ def open_part(path: Path) -> Any:
 
 
 def damaged(path: Path, what: str) -> ResultFormatError:
-    """The error of a store that cannot be used."""
     return ResultFormatError(f"{path} {what}. {AGAIN}")
 
 
 def names_of(column: pl.Series) -> NameArray:
-    """A column of names as an array."""
     if column.dtype != pl.String:
         return name_array(column.to_numpy())
     names = np.empty(len(column), dtype=object)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,22 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, names_to_json
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.files import new_token
 from crowdprism.results.manifest import FileEntry, entry_of
-from crowdprism.shards.store import ANNOTATORS, CELLS, MANIFEST, SCHEMA, Shard, Shards, is_store
+from crowdprism.results.replacing import LOCK, hold, make_folder, require_own_folder
+from crowdprism.shards.store import (
+    ANNOTATORS,
+    CELLS,
+    MANIFEST,
+    PART,
+    PART_NAME,
+    SCHEMA,
+    Shard,
+    Shards,
+    is_store,
+    read_record,
+)
 
 MOST_SHARDS = 1024
 LEAST_IN_SHARD = 2**17  # annotations
@@ -39,14 +51,15 @@ def write_annotations(annotations: Annotations, folder: str | os.PathLike[str], 
     4
     """
     names = (annotations.annotators, annotations.classes)
-    with new_store(folder, *names, weighted=annotations.weight is not None, force=force) as writer:
+    with replacing_store(folder, force=force) as fresh:
+        writer = StoreWriter(fresh, *names, weighted=annotations.weight is not None)
         for first, last in cuts(annotations.item_start, shard_size(annotations.n_annotations)):
             writer.write(annotations.items[first:last], annotations[np.arange(first, last)])
+        writer.finish()
     return Shards(folder)
 
 
 def shard_size(n_annotations: int) -> int:
-    """Annotations of a shard."""
     return max(LEAST_IN_SHARD, -(-n_annotations // MOST_SHARDS))
 
 
@@ -59,25 +72,47 @@ def cuts(item_start: NDArray[Any], size: int) -> list[tuple[int, int]]:
 
 
 @contextmanager
-def new_store(
-    folder: str | os.PathLike[str], annotators: NameArray, classes: NameArray, *, weighted: bool, force: bool = False
-) -> Iterator[StoreWriter]:
-    """Yield a writer of shards; the store appears at `folder` when the block has succeeded."""
+def replacing_store(folder: str | os.PathLike[str], *, force: bool) -> Iterator[Path]:
+    """Yield an empty folder for the files of a store; if the block succeeds, they are the store at `folder`.
+
+    The new manifest is renamed into place, which is the switch: the old store or the new one is there at every moment.
+    The next writer removes what a killed one left. Files of others in the folder stay.
+    """
     target = Path(folder)
-    if target.exists() and any(target.iterdir() if target.is_dir() else [target]) and not (force and is_store(target)):
+    require_own_folder(target, ())
+    is_free = not target.exists() or all(map(is_part, target.iterdir()))  # but for what a killed writer left
+    if not is_free and not (force and is_store(target)):
         remedy = "Choose another folder, or replace it with {force:True}." if is_store(target) else "Choose another."
         raise InvalidParameterError(f"{target} exists and is not empty.", parameter="output", remedy=remedy)
-    fresh = target.parent / f".{target.name}.{new_token()}"
-    fresh.mkdir(parents=True)
+    with ExitStack() as on_exit:
+        make_folder(target, on_exit)
+        hold(target, on_exit)
+        remove_other_parts(target)
+        fresh = target / f"{PART}{new_token()}"
+        fresh.mkdir()
+        try:
+            yield fresh
+            record = json.loads((fresh / MANIFEST).read_text(encoding="utf-8"))
+            write_manifest(fresh, {**record, "part": fresh.name})
+            os.replace(fresh / MANIFEST, target / MANIFEST)
+        finally:
+            remove_other_parts(target)
+
+
+def is_part(path: Path) -> bool:
+    """Tell whether this is a folder with the files of a store, or the lock of its writer."""
+    return path.name == LOCK or (path.is_dir() and not path.is_symlink() and PART_NAME.fullmatch(path.name) is not None)
+
+
+def remove_other_parts(target: Path) -> None:
+    """Remove folders with files that are not those of the store; none if its manifest cannot be read."""
     try:
-        writer = StoreWriter(fresh, annotators, classes, weighted=weighted)
-        yield writer
-        writer.finish()
-        if target.exists():
-            shutil.rmtree(target)
-        os.replace(fresh, target)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
+        current = read_record(target)["part"] if (target / MANIFEST).exists() else ""
+    except ResultFormatError:
+        return
+    for path in target.iterdir():
+        if is_part(path) and path.name not in (current, LOCK):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 class StoreWriter:
@@ -110,7 +145,6 @@ class StoreWriter:
         self.files[name] = entry
 
     def finish(self) -> None:
-        """Write annotators, cells and the manifest."""
         people = pl.DataFrame({"annotator": column_of_names(self.annotators)})
         self._write(ANNOTATORS, people)  # `read` needs the file to be there; it is complete below
         self._write_manifest()
@@ -132,13 +166,18 @@ class StoreWriter:
             "crowdprism_shards": SCHEMA,
             "version": __version__,
             "identity": new_token(),
+            "part": "",
             "weighted": self.weighted,
             "n_annotators": len(self.annotators),
             "classes": names_to_json(self.classes),
             "shards": self.sizes,
             "files": {name: [entry.size, entry.sha256] for name, entry in self.files.items()},
         }
-        (self.folder / MANIFEST).write_text(json.dumps(record), encoding="utf-8")
+        write_manifest(self.folder, record)
+
+
+def write_manifest(folder: Path, record: dict[str, Any]) -> None:
+    (folder / MANIFEST).write_text(json.dumps(record), encoding="utf-8")
 
 
 def count_cells(store: Shards) -> pl.DataFrame:
