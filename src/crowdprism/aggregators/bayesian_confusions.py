@@ -32,11 +32,7 @@ ANCHOR = 3.0  # pseudo-items of the class prior per item, spread as the votes ar
 
 @dataclass(frozen=True, eq=False)
 class VariationalModel:
-    """Geometric means of the posteriors, as the expectation step needs them: likelihood (n_cells, columns) and prior.
-
-    The penalty is minus the divergence of all posteriors from their priors, and what scaling the class prior to a sum
-    of one took from the log likelihood.
-    """
+    """Geometric means of the posteriors, as the expectation step needs them: likelihood (n_cells, columns), prior."""
 
     likelihood: FloatArray
     class_prior: FloatArray
@@ -215,8 +211,7 @@ class IBCC(BayesianConfusions):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> IBCC().fit(a).result_.labels().tolist()
+    >>> IBCC().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]).result_.labels().tolist()
     [0, 1, 0, 1]
     """
 
@@ -249,8 +244,7 @@ class EBCC(BayesianConfusions):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> EBCC(n_subtypes=2).fit(a).result_.labels().tolist()
+    >>> EBCC(n_subtypes=2).fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]).result_.labels().tolist()
     [0, 1, 0, 1]
     """
 

@@ -1,8 +1,7 @@
-"""Belief propagation and mean field: one accuracy per annotator, averaged over its prior instead of estimated.
+"""Belief propagation and mean field: one accuracy per annotator, averaged over its Beta prior instead of estimated.
 
-Liu, Peng and Ihler, "Variational inference for crowdsourcing", NIPS 2012. The model is one-coin with a Beta prior on
-accuracies; wrong labels are equally likely and so are the classes. KOS is belief propagation with another prior, and
-one-coin EM is mean field with the accuracy's mode in place of its mean.
+Liu, Peng and Ihler, "Variational inference for crowdsourcing", NIPS 2012. KOS is belief propagation with another prior,
+and one-coin EM is mean field with the accuracy's mode in place of its mean.
 """
 
 from __future__ import annotations
@@ -132,8 +131,7 @@ class BeliefPropagation(AveragedCoin):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> result = BeliefPropagation().fit(a).result_
+    >>> result = BeliefPropagation().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]).result_
     >>> result.labels().tolist(), bool(result.skills[0] > result.skills[2])
     ([0, 1, 0, 1], True)
     """
@@ -209,8 +207,7 @@ class MeanField(AveragedCoin):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> MeanField().fit(a).result_.labels().tolist()
+    >>> MeanField().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]).result_.labels().tolist()
     [0, 1, 0, 1]
     """
 

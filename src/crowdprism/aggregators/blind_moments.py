@@ -30,13 +30,7 @@ ADMM_STEPS = 10  # per annotator and round; the next round goes on from there
 
 
 def onto_simplex(rows: FloatArray) -> FloatArray:
-    """The nearest probabilities to each row.
-
-    Examples
-    --------
-    >>> onto_simplex(np.array([[0.5, 0.5], [2.0, 0.0], [0.6, 0.8]])).round(2).tolist()
-    [[0.5, 0.5], [1.0, 0.0], [0.4, 0.6]]
-    """
+    """The nearest probabilities to each row."""
     ordered = -np.sort(-rows, axis=-1)
     excess = (np.cumsum(ordered, axis=-1) - 1) / np.arange(1, rows.shape[-1] + 1)
     last = (ordered > excess).sum(axis=-1, keepdims=True) - 1
@@ -49,10 +43,7 @@ def squares(rows: FloatArray) -> FloatArray:
 
 
 def constrained_least_squares(gram: FloatArray, right: FloatArray, start: FloatArray) -> FloatArray:
-    """Rows X >= 0 that sum to one and minimise tr(X' gram X) / 2 - tr(X' right), by ADMM from a start.
-
-    `gram` is (n_classes, n_classes), the others are (n_classes, n_labels), or (n_classes,) for one row of shares.
-    """
+    """Rows X >= 0 (n_classes, n_labels) that sum to one and minimise tr(X' gram X) / 2 - tr(X' right), by ADMM."""
     size = len(gram)
     pace = max(float(np.trace(gram)) / size, 1e-12)  # the paper's choice of ADMM's step
     factor = np.linalg.inv(gram + pace * np.eye(size))

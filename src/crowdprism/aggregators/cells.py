@@ -87,14 +87,7 @@ class Cells:
 
 
 def cells_of(annotations: Annotations, *, columns: int = 1, method: str | None = None) -> Cells:
-    """The cells of annotations; with a `method`, tables of `columns` numbers per cell must fit in memory.
-
-    Examples
-    --------
-    >>> cells = cells_of(Annotations.from_dense([[0, 1], [1, 1]]))
-    >>> cells.cell.tolist(), cells.total.tolist()
-    ([0, 3, 1, 3], [1.0, 1.0, 0.0, 2.0])
-    """
+    """The cells of annotations; with a `method`, tables of `columns` numbers per cell must fit in memory."""
     n_keys = annotations.n_annotators * annotations.n_classes
     key: NDArray[Any] = annotations.annotator.astype(np.uint32 if n_keys < 2**32 else np.uint64)
     key *= key.dtype.type(annotations.n_classes)

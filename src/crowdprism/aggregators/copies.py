@@ -221,10 +221,7 @@ def lower_quartiles(pairs: PairAgreement, values: FloatArray) -> FloatArray:
 
 
 def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> tuple[PairAgreement, FloatArray]:
-    """Those of the pairs who agree more than the sceptical fit explains, each judged by the labels of the others.
-
-    Returns also the share of their expected disagreement that is missing.
-    """
+    """Pairs who agree more than the sceptical fit explains, and the share of expected disagreement that is missing."""
     weight = sceptical_weights(annotations)
     fit = fit_confusions(replace(annotations, weight=weight.astype(np.float32)))
     log_confusions = np.log(np.maximum(fit.confusions, SMALLEST))

@@ -1,7 +1,7 @@
-"""Eigenvector methods: annotators weighted by the leading eigenvector of their agreement, for two classes.
+"""Annotators weighted by the leading eigenvector of their agreement, for two classes; more are one against the rest.
 
 Ghosh, Kale and McAfee, "Who moderates the moderators?", EC 2011, and Dalvi, Dasgupta, Kumar and Rastogi, "Aggregating
-crowdsourced binary ratings", WWW 2013. More classes are solved one against the rest.
+crowdsourced binary ratings", WWW 2013.
 """
 
 from __future__ import annotations
@@ -60,11 +60,7 @@ def ratings_of(signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> Ra
 
 
 def centred(signs: NDArray[Any], edges: Edges) -> FloatArray:
-    """Signed labels minus each annotator's mean (n_annotations,).
-
-    Annotators who nearly always say the same agree with each other without knowing anything. With their own mean taken
-    away, only what departs from it tells; one against the rest would be mostly "no" else.
-    """
+    """(n_annotations,) signed labels minus their annotator's mean, so that always saying the same is no agreement."""
     total = np.bincount(edges.annotator, weights=edges.weight, minlength=edges.n_annotators)
     said = np.bincount(edges.annotator, weights=edges.weight * signs, minlength=edges.n_annotators)
     return np.asarray(signs - (said / np.where(total > 0, total, 1.0))[edges.annotator])
@@ -111,8 +107,7 @@ class Eigenvector(EigenvectorAggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]])
-    >>> result = Eigenvector().fit(a).result_
+    >>> result = Eigenvector().fit([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]]).result_
     >>> result.labels().tolist(), bool(result.skills[2] < 0)
     ([0, 1, 0, 1], True)
     """
@@ -137,8 +132,7 @@ class EigenvectorRatio(EigenvectorAggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, -1]])
-    >>> result = EigenvectorRatio().fit(a).result_
+    >>> result = EigenvectorRatio().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, -1]]).result_
     >>> result.labels().tolist(), bool(result.skills[0] > result.skills[2])
     ([0, 1, 0, 1], True)
     """

@@ -1,8 +1,4 @@
-"""The one EM climb: alternate expectation and maximisation until the objective has settled.
-
-A climb asks its data for one thing: given a model, the log likelihood and the expected counts (`Evidence.expect`).
-Where the annotations are kept (`sources`) is of no concern here.
-"""
+"""The one EM climb: alternate expectation and maximisation until the objective has settled."""
 
 from __future__ import annotations
 
@@ -107,10 +103,7 @@ class Climb(Generic[M]):
     total_weight: float
 
     def notes(self, method: str) -> tuple[str, ...]:
-        """Warn, and return the message, if the objective was still rising clearly at the limit.
-
-        With `tolerance=0` the user asked for exactly `max_iter` iterations, so nothing is said.
-        """
+        """Warn, and return the message, if the objective still rose clearly at the limit of a tolerance above 0."""
         if self.converged or self.tolerance == 0 or len(self.objective) < 2:
             return ()
         gain = (self.objective[-1] - self.objective[-2]) / max(self.total_weight, 1.0)
@@ -234,10 +227,7 @@ def sum_groups(
     groups: list[tuple[int, int]],
     table_bytes: int,  # of a group's counts
 ) -> Expectation:
-    """Sum what `work(first item, last item)` gives for each group, by threads that end with the call.
-
-    Sums are taken in the order of groups, so that the number of threads changes no bit.
-    """
+    """Sum what `work(first item, last item)` gives for each group, in their order: threads change no bit."""
     workers = min(n_threads(), len(groups), max(1, MAX_COUNT_BYTES // max(table_bytes, 1)))
     if workers == 1:
         return add_in_order(work(first, last) for first, last in groups)

@@ -62,10 +62,7 @@ class BlockStep:
 
 
 class AnnotationPass(ABC):
-    """Expectation steps over all annotations, wherever they are: what `em.climb` asks of its data.
-
-    The prior of an item with gold is 0 in all but its known class.
-    """
+    """Expectation steps over all annotations, wherever they are: what `em.climb` asks of its data."""
 
     hard = False
 
@@ -159,17 +156,7 @@ class AnnotationPass(ABC):
 
 
 class ConfusionPass(AnnotationPass):
-    """Passes for models with a `likelihood` (n_cells, columns) of each cell's label and a `class_prior` (columns,).
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> evidence = ConfusionPass(Annotations.from_dense([[0, 0], [1, -1]]))
-    >>> right = np.where(evidence.cells.label_of[:, None] == np.arange(2), 0.9, 0.1)
-    >>> model = SimpleNamespace(likelihood=right, class_prior=np.array([0.5, 0.5]))
-    >>> evidence.expect(model).kept.round(3).tolist()
-    [[0.988, 0.012], [0.1, 0.9]]
-    """
+    """Passes for models with a `likelihood` (n_cells, columns) of each cell's label and a `class_prior` (columns,)."""
 
     def __init__(self, annotations: Annotations, *, columns: int | None = None, method: str | None = None) -> None:
         width = columns or annotations.n_classes
@@ -186,16 +173,9 @@ class ConfusionPass(AnnotationPass):
 
 
 class VotePass(AnnotationPass):
-    """Passes for models with a `class_prior` and `log_odds` (n_sources,), by which a label raises the class it names.
+    """Passes for models with a `class_prior` and `log_odds` by which a label raises the class it names.
 
-    The odds of an annotation depend on its annotator, or its cell.
-
-    Examples
-    --------
-    >>> from types import SimpleNamespace
-    >>> model = SimpleNamespace(log_odds=np.log([9.0, 9.0]), class_prior=np.array([0.5, 0.5]))
-    >>> VotePass(Annotations.from_dense([[0, 0], [1, -1]])).expect(model).kept.round(3).tolist()
-    [[0.988, 0.012], [0.1, 0.9]]
+    The odds are (n_annotators,), or by cell.
     """
 
     def __init__(self, annotations: Annotations, *, by_cell: bool = False, method: str | None = None) -> None:

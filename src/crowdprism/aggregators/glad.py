@@ -60,9 +60,9 @@ class GladEvidence:
         return self.source.sum_blocks(self.groups, add, counts_shape=counts_shape)
 
     def expect(self, model: GladModel, *, keep: bool) -> Expectation:
-        """E step, all classes equally likely. With `keep`, class probabilities are kept.
+        """E step, all classes equally likely.
 
-        Without, in memory, each annotation's probability of being right is; out of core that is found again in sweeps.
+        With `keep`, class probabilities are kept; else, in memory, each annotation's probability of being right.
         """
         if not isinstance(self.annotations, OutOfCore):
             add = partial(add_expectation, model, "rows" if keep else "right", None)
@@ -227,8 +227,7 @@ class GLAD(Aggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> result = GLAD().fit(a).result_
+    >>> result = GLAD().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]).result_
     >>> result.labels().tolist(), bool(result.skills[0] > result.skills[2])
     ([0, 1, 0, 1], True)
     """

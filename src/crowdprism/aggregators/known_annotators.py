@@ -55,10 +55,7 @@ def checked_rows(given: Any, shape: tuple[int, ...], what: str) -> FloatArray:
 
 
 def past_counts(past: FitResult, annotations: Annotations) -> dict[int, FloatArray]:
-    """Pseudo-counts (true class, given label) of returning annotators, by their code.
-
-    Classes are matched by name; a class that the earlier fit did not know has no pseudo-counts.
-    """
+    """Pseudo-counts (true class, given label) of returning annotators, by their code; classes are matched by name."""
     if past.confusion_posterior is None:
         raise InvalidParameterError(
             f"past_result ({past.method}) holds no counts of confusions. Use a result of dawid-skene, ibcc or ebcc."

@@ -72,10 +72,7 @@ def pass_messages(
     iterations: int,
     bar: Bar | None = None,
 ) -> FloatArray:
-    """Run the two updates of Karger, Oh and Shah (2014), equations 1 and 2, and return the last messages.
-
-    Each message leaves out the edge it is sent along, as belief propagation does.
-    """
+    """Run the updates of Karger, Oh and Shah (2014), equations 1 and 2; a message leaves out its own edge."""
     evidence = signs * edges.weight
     for _ in range(iterations):
         messages = unit_scale(messages, edges.component)
@@ -132,8 +129,7 @@ class KOS(Aggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]])
-    >>> result = KOS().fit(a).result_
+    >>> result = KOS().fit([[0, 0, 1], [1, 1, 0], [0, 0, 1], [1, 1, 0]]).result_
     >>> result.labels().tolist(), bool(result.skills[2] < 0)
     ([0, 1, 0, 1], True)
     """

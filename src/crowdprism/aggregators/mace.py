@@ -35,12 +35,10 @@ class MaceModel:
 
     @property
     def class_prior(self) -> FloatArray:
-        """MACE takes all classes as equally likely."""
         return np.full(self.cells.n_classes, 1.0 / self.cells.n_classes)
 
     @property
-    def by_luck(self) -> FloatArray:
-        """(n_cells,) probability of the cell's label from habit."""
+    def by_luck(self) -> FloatArray:  # (n_cells,) probability of the cell's label from habit
         return np.asarray(self.guesses[self.cells.annotator_of] * self.habit)
 
     @property
@@ -143,8 +141,7 @@ class MACE(Aggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 0]])
-    >>> result = MACE().fit(a).result_
+    >>> result = MACE().fit([[0, 0, 0], [1, 1, 0], [0, 0, 0], [1, 1, 0]]).result_
     >>> result.labels().tolist(), bool(result.skills[0] > result.skills[2])
     ([0, 1, 0, 1], True)
     """
@@ -180,11 +177,12 @@ class MACE(Aggregator):
             max_iter=self.max_iter,
             tolerance=self.tolerance,
         )
-        competence, habits = self._estimates(best.model)
+        counts = counts_of(best.model.known, cells, self._priors)
+        competence = counts.knows / (counts.knows + counts.guesses)
         return self._build_result(
             annotations,
             evidence.expect(best.model).kept,
-            confusions=None if habits is None else confusions_of_habits(competence, habits),
+            confusions=confusions_of_habits(competence, counts, cells, self.habit_prior),
             skills=competence,
             class_prior=best.model.class_prior,
             history={"objective": best.objective, "restarts": objectives},
@@ -199,26 +197,23 @@ class MACE(Aggregator):
         competence = stream(self.random_state, "mace", restart).random(cells.n_annotators)
         return np.asarray(agreeing * competence[cells.annotator_of])
 
+    @property
+    def _priors(self) -> MacePriors:
+        return MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior)
+
     def _updated(self, known: FloatArray, cells: Cells) -> MaceModel:
         update = maximize_variational if self.inference == "vb" else maximize
-        return update(known, cells, MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior))
-
-    def _estimates(self, model: MaceModel) -> tuple[FloatArray, FloatArray | None]:
-        """Posterior mean competence (n_annotators,), and habits (n_annotators, label) where matrices would fit."""
-        cells = model.cells
-        priors = MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior)
-        counts = counts_of(model.known, cells, priors)
-        competence = counts.knows / (counts.knows + counts.guesses)
-        if not confusions_fit(cells.n_annotators, cells.n_classes):
-            return competence, None
-        habits = np.full((cells.n_annotators, cells.n_classes), float(self.habit_prior))
-        habits[cells.annotator_of, cells.label_of] += counts.guessed
-        return competence, habits / habits.sum(axis=1, keepdims=True)
+        return update(known, cells, self._priors)
 
 
-def confusions_of_habits(competence: FloatArray, habits: FloatArray) -> FloatArray:
-    """(n_annotators, true class, given label): knowledge on the diagonal, habit everywhere."""
-    n_classes = habits.shape[1]
+def confusions_of_habits(competence: FloatArray, counts: MaceCounts, cells: Cells, prior: float) -> FloatArray | None:
+    """(n_annotators, true class, given label) knowledge on the diagonal, habit everywhere; None beyond memory."""
+    n_classes = cells.n_classes
+    if not confusions_fit(cells.n_annotators, n_classes):
+        return None
+    habits = np.full((cells.n_annotators, n_classes), float(prior))
+    habits[cells.annotator_of, cells.label_of] += counts.guessed
+    habits = habits / habits.sum(axis=1, keepdims=True)
     confusions = np.repeat(((1 - competence)[:, None] * habits)[:, None, :], n_classes, axis=1)
     confusions[:, np.arange(n_classes), np.arange(n_classes)] += competence[:, None]
     return confusions

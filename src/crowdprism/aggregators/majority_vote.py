@@ -68,10 +68,7 @@ def mean_of_labelled(probabilities: FloatArray, labelled: NDArray[np.bool_]) -> 
 
 
 def by_votes(annotations: Annotations, decoded: FloatArray, labelled: NDArray[np.bool_]) -> dict[str, Any]:
-    """What a result has of methods that decide each item: probabilities, prior, and confusions against them.
-
-    Items that are not `labelled` get the mean of the others, or equal shares where there are none.
-    """
+    """Parts of a result that decides each item; items that are not `labelled` get the mean of the others."""
     decoded = with_gold_classes(decoded, annotations)
     prior = mean_of_labelled(decoded, labelled)
     probabilities, confusions = np.where(labelled[:, None], decoded, prior), None
@@ -185,8 +182,7 @@ class WeightedVote(IncrementalAggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, -1, 0]])
-    >>> result = WeightedVote().fit(a).result_
+    >>> result = WeightedVote().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, -1, 0]]).result_
     >>> result.labels().tolist(), result.skills.round(2).tolist()
     ([0, 1, 0, 1], [0.88, 1.0, 0.38])
     """

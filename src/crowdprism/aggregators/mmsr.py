@@ -30,10 +30,7 @@ def trimmed_means(
     current: NDArray[Any],  # (n_owners,)
     trim: NDArray[Any],  # (n_owners,) how many may be removed at either end
 ) -> FloatArray:
-    """Mean of each owner's ratios without up to `trim` of the largest above and the smallest below `current`.
-
-    An owner whose ratios were all removed, or who has none, keeps `current`.
-    """
+    """Mean of an owner's ratios without up to `trim` of the largest above and smallest below `current`; else that."""
     n_owners = len(current)
     count = np.bincount(owner, minlength=n_owners)
     if not trim.any():  # nothing to remove, so nothing to sort
@@ -90,10 +87,7 @@ def robust_rank_one(
 
 
 def majority_signs(agreement: NDArray[Any], row: NDArray[Any], column: NDArray[Any], n: int) -> FloatArray:
-    """(n_annotators,) 1 for annotators on the side of the majority, -1 for those against it.
-
-    Power iteration on the row-normalised graph of signed and weighted agreement, from all ones.
-    """
+    """(n_annotators,) -1 for annotators against the majority, else 1, by power iteration on the graph of agreement."""
     total = np.bincount(row, weights=np.abs(agreement), minlength=n)
     side = np.ones(n)
     for _ in range(SIGN_ROUNDS):
@@ -121,8 +115,7 @@ class MMSR(Aggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]])
-    >>> MMSR().fit(a).result_.labels().tolist()
+    >>> MMSR().fit([[0, 0, 0], [1, 1, 0], [0, 0, 1], [1, 1, 1], [0, 0, 1], [1, 1, 0]]).result_.labels().tolist()
     [0, 1, 0, 1, 0, 1]
     """
 
@@ -181,13 +174,7 @@ class MMSR(Aggregator):
 
 
 def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> FloatArray:
-    """Probability of a right label from s = (K p - 1) / (K - 1), kept off its ends as in Ma and Olshevsky (2020).
-
-    Examples
-    --------
-    >>> accuracies_of_skills(np.array([0.5]), 2, 100).tolist()
-    [0.75]
-    """
+    """Probability of a right label from s = (K p - 1) / (K - 1), kept off its ends as in Ma and Olshevsky (2020)."""
     # With so few items that the two bounds would cross, half the range is left at either side.
     margin = min(1 / np.sqrt(max(n_items, 1)), n_classes / (n_classes - 1) / 4)
     kept = np.clip(skills, -1 / (n_classes - 1) + margin, 1 - margin)

@@ -139,10 +139,7 @@ def refine_by_em(
     max_iter: int = MAX_ITER,
     tolerance: float = TOLERANCE,
 ) -> EMFit:
-    """Run Dawid-Skene EM from given confusion matrices and class prior, beginning with an E step.
-
-    With `max_iter=0` the class probabilities are those of the given parameters.
-    """
+    """Run Dawid-Skene EM from given confusions and class prior; with `max_iter=0` these are taken as they are."""
     evidence = ConfusionPass(annotations, method="Dawid-Skene")
     cells = evidence.cells
     given = model_of_confusions(confusions, class_prior, cells)

@@ -18,6 +18,7 @@ from crowdprism.aggregators.copies import voices_of
 from crowdprism.aggregators.dawid_skene import DawidSkene
 from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.one_voice import named
+from crowdprism.aggregators.skill_prior import logit
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.names import NameArray
@@ -140,9 +141,5 @@ def shared_centres(problems: Mapping[Any, Annotations], results: Mapping[Any, Fi
     of_choice = (right.sum(axis=0) + POOLED * overall) / (total.sum(axis=0) + POOLED)
     own = (right.sum(axis=1) + POOLED * overall) / (total.sum(axis=1) + POOLED)
     expected = ((total * of_choice).sum(axis=1) + POOLED * overall) / (total.sum(axis=1) + POOLED)
-    log_odds = _logit(of_choice)[None] + (_logit(own) - _logit(expected))[:, None]
+    log_odds = logit(of_choice)[None] + (logit(own) - logit(expected))[:, None]
     return np.asarray(1 / (1 + np.exp(-log_odds)))
-
-
-def _logit(share: FloatArray) -> FloatArray:
-    return np.asarray(np.log(share) - np.log1p(-share))

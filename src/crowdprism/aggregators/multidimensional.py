@@ -141,8 +141,7 @@ class MultidimensionalCrowd(Aggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 0, 1]])
-    >>> result = MultidimensionalCrowd().fit(a).result_
+    >>> result = MultidimensionalCrowd().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1], [0, 0, 1]]).result_
     >>> result.labels().tolist(), bool(result.skills[0] > result.skills[2])
     ([0, 1, 0, 1, 0], True)
     """

@@ -143,8 +143,7 @@ class OneCoin(CoinAggregator):
 
     Examples
     --------
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]])
-    >>> result = OneCoin().fit(a).result_
+    >>> result = OneCoin().fit([[0, 0, 1], [1, 1, 0], [0, 0, 0], [1, 1, 1]]).result_
     >>> result.labels().tolist(), bool(result.skills[0] > result.skills[2])
     ([0, 1, 0, 1], True)
     """

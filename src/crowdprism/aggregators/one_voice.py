@@ -165,13 +165,7 @@ def given_groups(groups: Any, annotations: Annotations) -> list[Group]:
 
 
 def describe_voices(voices: Sequence[Sequence[Any]], n_annotators: int) -> str:
-    """Who goes with whom, and how many independent voices there are.
-
-    Examples
-    --------
-    >>> describe_voices([("bob", "cy")], 3)
-    'bob and cy answer as one and are counted once: 3 annotators are 2 independent voices.'
-    """
+    """Who goes with whom, and how many independent voices there are."""
     groups = "; ".join(join_names(names) for names in voices)
     n_voices = n_annotators - sum(len(names) - 1 for names in voices)
     each = " each" if len(voices) > 1 else ""

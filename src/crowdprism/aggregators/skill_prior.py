@@ -62,8 +62,8 @@ class SkillModel:
 def crowd_skill(evidence: ConfusionPass) -> CrowdSkill | None:
     """Estimate skills from how often annotators agree on items; None where no item has labels of two annotators.
 
-    Two annotators of skill p agree with probability p^2 + (1-p)^2 / (K-1). How far annotators differ is the variance
-    component of a one-way random-effects model of agreement.
+    Two of skill p agree with probability p^2 + (1-p)^2 / (K-1). How far they differ is the variance component of a
+    one-way random-effects model of agreement.
     """
     c = 1.0 / max(evidence.n_classes - 1, 1)
     shape = (2, evidence.cells.n_annotators)
@@ -156,7 +156,7 @@ def centre(expectation: Expectation, cells: Cells, crowd: CrowdSkill) -> SkillPr
     n_labels = total.sum(axis=1)
     skill = (right.sum(axis=1) + crowd.weight * overall) / (n_labels + crowd.weight)
     expected = ((total * of_class).sum(axis=1) + crowd.weight * overall) / (n_labels + crowd.weight)
-    log_odds = _logit(of_class) + (_logit(skill) - _logit(expected))[:, None]
+    log_odds = logit(of_class) + (logit(skill) - logit(expected))[:, None]
     n_items = expectation.class_totals.sum()
     return SkillPrior(
         right=1.0 / (1.0 + np.exp(-log_odds)),
@@ -241,5 +241,5 @@ def row_centres(prior: SkillPrior) -> FloatArray:
     return rows
 
 
-def _logit(share: FloatArray) -> FloatArray:
+def logit(share: FloatArray) -> FloatArray:
     return np.asarray(np.log(share) - np.log1p(-share))

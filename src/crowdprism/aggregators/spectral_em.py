@@ -89,10 +89,7 @@ def view_confusion(
 def tensor_eigenvectors(
     tensor: NDArray[Any], *, restarts: int, iterations: int, rng: np.random.Generator
 ) -> tuple[FloatArray, FloatArray]:
-    """Eigenvalues (n,) and eigenvectors (n, dimension) of a symmetric orthogonal tensor, by power iteration.
-
-    From each of many starts the power iteration runs; the best is polished and its part taken off the tensor.
-    """
+    """Eigenvalues (n,) and eigenvectors (n, dimension) of a symmetric orthogonal tensor, by power iteration."""
     size = len(tensor)
     rest = np.array(tensor, dtype=np.float64)
     values, vectors = np.empty(size), np.empty((size, size))

@@ -1,8 +1,4 @@
-"""Which groups of annotators who agree too much are one voice: those that make the labels more likely.
-
-A model in which a group has one answer per item, from which its members deviate now and then, is compared with one in
-which they are independent. Samples are small here (`copies`), so the fit is a plain one.
-"""
+"""Which groups of annotators who agree too much are one voice: those that make the labels of a sample more likely."""
 
 from __future__ import annotations
 

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
-from crowdprism.annotations.pairs import sums_by
+from crowdprism.annotations.pairs import ranked, sums_by
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
 
 N_OUTCOMES = 3
 MAX_ITEMS = 5000  # the covariance of their scores takes 200 MB
-MAX_KEYS_COUNTED = 2**26
 NEWTON_STEPS = 50
 MAX_LOG_ODDS = 300.0
 SETTLED = 1e-9  # Newton's gain of the objective, relative
@@ -57,18 +56,6 @@ class Pairs:
         return sums_by(key, weight, len(self.left) * N_OUTCOMES).reshape(-1, N_OUTCOMES)
 
 
-def distinct(key: NDArray[np.int64], n_keys: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Values that occur, in order, how often each does, and the place of each entry's value."""
-    if n_keys > MAX_KEYS_COUNTED:
-        values, inverse, counts = np.unique(key, return_inverse=True, return_counts=True)
-        return values, counts, inverse
-    all_counts = np.bincount(key, minlength=n_keys)
-    values = np.flatnonzero(all_counts)
-    place = np.zeros(n_keys, np.int64)
-    place[values] = np.arange(len(values))
-    return values, all_counts[values], place[key]
-
-
 def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
     """Put equal comparisons together; without judges, whoever made them."""
     n_items = comparisons.n_items
@@ -76,19 +63,18 @@ def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
         raise UnsuitableDataError(
             f"{n_items} items are compared; at most {MAX_ITEMS} can be ranked together. Rank parts of them."
         )
-    shown = comparisons.left.astype(np.int64) * n_items + comparisons.right
-    pair, _, place = distinct(shown, n_items * n_items)
-    n_judges = comparisons.n_judges if with_judges else 1
-    judge = comparisons.judge if with_judges else np.zeros(len(comparisons), np.int64)
-    key = (place * N_OUTCOMES + comparisons.outcome) * n_judges + judge
-    row, count, _ = distinct(key, len(pair) * N_OUTCOMES * n_judges)
+    pair, place = ranked(comparisons.left.astype(np.int64) * n_items + comparisons.right, n_items * n_items)
+    n_judges, key = 1, place * N_OUTCOMES + comparisons.outcome
+    if with_judges:
+        n_judges, key = comparisons.n_judges, key * comparisons.n_judges + comparisons.judge
+    row, place = ranked(key, len(pair) * N_OUTCOMES * n_judges)
     return Pairs(
         left=pair // n_items,
         right=pair % n_items,
         row_pair=row // (N_OUTCOMES * n_judges),
         row_outcome=row // n_judges % N_OUTCOMES,
         row_judge=row % n_judges,
-        row_count=count.astype(np.float64),
+        row_count=np.bincount(place).astype(np.float64),
         n_items=n_items,
         n_judges=n_judges,
         has_ties=bool((comparisons.outcome == TIE).any()),
@@ -97,10 +83,7 @@ def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
 
 @dataclass(frozen=True, eq=False)
 class RankingModel:
-    """Scores and what else decides an outcome.
-
-    `theta` holds the scores of all items, the log odds of the left place, and the log of `tie`.
-    """
+    """Scores and what else decides an outcome: `theta` has the scores, the log odds of the left place and log `tie`."""
 
     theta: FloatArray  # (n_items + 2,)
     spread: float | None  # standard deviation of scores in the prior; None for maximum likelihood

@@ -1,8 +1,7 @@
 """`rate`: ratings on a continuous scale, with a bias and a precision for every annotator.
 
-A rating is the item's score, plus the annotator's bias, plus normal noise of the annotator's spread. Scores are drawn
-from a normal distribution; biases and spreads have weak priors around the crowd's. EM alternates the scores' posterior
-with everything else; the objective never decreases.
+A rating is the item's score, plus the annotator's bias, plus normal noise of the annotator's spread; all three have
+normal or weak priors. EM alternates the scores' posterior with everything else.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import Expectation, FloatArray, climb
 from crowdprism.annotations import Annotations, as_annotations
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import UnsuitableDataError, some
@@ -68,8 +68,6 @@ class RatingResult:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per item: score, its 95 % interval, number of ratings."""
-        from crowdprism.annotations.frames import frame_of_columns
-
         return frame_of_columns(self.item_columns(), kind)
 
     def item_columns(self) -> dict[str, Any]:
@@ -95,9 +93,12 @@ def rating_values(annotations: Annotations) -> FloatArray:
     values = np.array([number(name) for name in annotations.classes.tolist()])
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
-        count = int(np.isin(annotations.label, wrong).sum())
+        rows = np.flatnonzero(np.isin(annotations.label, wrong))
+        who = annotations.annotators[annotations.annotator[rows[:1]]].tolist()[0]
         raise UnsuitableDataError(
-            f"{count} of {len(annotations.label)} ratings are no numbers: {some(annotations.classes[wrong].tolist())}.",
+            f"{len(rows)} of {len(annotations.label)} ratings are no numbers: "
+            f"{some(annotations.classes[wrong].tolist())}; the first is by annotator {who!r} on item "
+            f"{annotations.items[annotations.item[rows[:1]]].tolist()[0]!r}.",
             remedy="Leave them out with {skip_label}, or use `aggregate` if labels are classes.",
         )
     return np.asarray(values[annotations.label])
@@ -178,7 +179,8 @@ def rate(annotations: Any) -> RatingResult:
 
 def _result(data: Annotations, evidence: RatedItems, model: RatingModel, notes: tuple[str, ...]) -> RatingResult:
     found = evidence.expect(model)
-    shift = float(np.average(model.bias, weights=np.maximum(data.labels_per_annotator, TINY)))  # biases are relative
+    amount = np.maximum(data.labels_per_annotator, TINY)
+    shift = float(np.average(model.bias, weights=amount))  # biases are relative
     precision = evidence.weight / model.noise[data.annotator]
     doubtful = evidence.weight / (model.noise[data.annotator] + found.class_totals[data.item])
     bias_error = 1 / (evidence.by_annotator(doubtful) + 1 / model.bias_variance)
@@ -186,8 +188,7 @@ def _result(data: Annotations, evidence: RatedItems, model: RatingModel, notes: 
     error = np.sqrt(found.class_totals + through_bias)
     scores, half = found.counts + shift, LEVEL_Z * np.stack([-error, error], axis=1)
     bias_half = LEVEL_Z * np.sqrt(np.stack([bias_error, bias_error], axis=1)) * [-1, 1]
-    typical = float(np.average(model.noise, weights=np.maximum(data.labels_per_annotator, TINY)))
-    between = float(np.average((model.bias - shift) ** 2, weights=np.maximum(data.labels_per_annotator, TINY)))
+    typical, between = (float(np.average(one, weights=amount)) for one in (model.noise, (model.bias - shift) ** 2))
     return RatingResult(
         items=data.items,
         scores=scores,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import FloatArray
+from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, plain, positions
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, some
@@ -109,10 +110,7 @@ class Ranking:
         return np.stack([1 + better, len(self.items) - worse], axis=1)
 
     def win_probabilities(self) -> FloatArray:
-        """(n_items, n_items) probability that the item of the row wins against that of the column, ties left out.
-
-        Places are equal, the judge is careful, and the uncertainty of the scores is averaged over.
-        """
+        """(n_items, n_items) probability that the item of the row wins, ties left out; averaged over the scores."""
         gap, error = self._differences()
         return np.asarray(1 / (1 + np.exp(-gap / np.sqrt(1 + LOGISTIC * error**2))))
 
@@ -144,10 +142,7 @@ class Ranking:
         )
 
     def pairs_to_ask(self, n: int = 10) -> list[tuple[Any, Any, float]]:
-        """The next pairs to compare, most informative first: names and how much is learned, in nats.
-
-        Each pair is chosen as if those before it had been answered.
-        """
+        """Pairs to compare next, each as if those before it were answered: names and how much is learned, in nats."""
         cov = self.covariance.copy()
         gap = self.scores[:, None] - self.scores[None]
         answer = 1 / (2 + 2 * np.cosh(gap))  # information of one comparison about a difference
@@ -164,10 +159,7 @@ class Ranking:
         return chosen
 
     def differing_items(self, level: float = LEVEL) -> list[tuple[Any, Any, float, float]]:
-        """Items that a group of judges scores otherwise than all the others: item, group, difference, its error.
-
-        Corrected for the number of items and groups (Bonferroni).
-        """
+        """Items that a group of judges scores unlike all others (Bonferroni): item, group, difference, its error."""
         found = []
         n_tests = max(len(self.items) * len(self.groups), 1)
         limit = normal_quantile(1 - (1 - level) / n_tests)
@@ -183,8 +175,6 @@ class Ranking:
 
     def to_frame(self, kind: str = "polars") -> Any:
         """One row per item, best first: rank, item, score with its 95 % interval, comparisons, wins, component."""
-        from crowdprism.annotations.frames import frame_of_columns
-
         return frame_of_columns(self.columns(), kind)
 
     def columns(self) -> dict[str, Any]:

@@ -1,8 +1,6 @@
-"""Raykar's regression: ratings by annotators of unknown precision, explained by the items' features.
+"""Raykar's regression: ratings by annotators of unknown precision, explained by the items' features (JMLR 2010, 7).
 
-Raykar, Yu, Zhao, Valadez, Florin, Bogoni and Moy, "Learning from crowds", JMLR 11, 2010, section 7: a rating is a
-linear function of the item's features plus normal noise of the annotator's precision. Both follow by turns: weights by
-least squares with every rating counted by its annotator's precision, precisions from the squared residuals.
+By turns: weights by least squares with ratings counted by their annotator's precision, precisions from the residuals.
 """
 
 from __future__ import annotations
