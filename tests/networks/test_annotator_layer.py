@@ -96,7 +96,9 @@ def test_the_gram_is_that_of_all_confusions(form: str) -> None:
 def test_large_tables_are_updated_where_touched_and_small_ones_whole() -> None:
     assert RowTable(torch.zeros(2**14 + 1)).touched_only
     assert not RowTable(torch.zeros(2**14)).touched_only
-    assert make_annotator_layer("skill", diagonal_confusions(500, 10, 0.7)).table.touched_only  # their matrices count
+    skills = make_annotator_layer("skill", diagonal_confusions(500, 10, 0.7))
+    assert not skills.table.touched_only  # a number each
+    assert not skills.forms_all  # a matrix each
 
 
 def test_a_table_gives_copies_of_the_touched_rows_until_it_forgets() -> None:

@@ -127,6 +127,19 @@ def test_scaled_gradients_of_touched_rows_add_up_to_the_whole_over_all_batches()
     assert torch.allclose(mean, whole.table.values.grad, atol=1e-5)
 
 
+def test_skills_of_a_large_crowd_get_the_volume_gradient_through_the_matrices_of_the_batch() -> None:
+    batch = make_batch(list(range(N_ANNOTATORS)), [0] * N_ANNOTATORS, n_items=N_ANNOTATORS)
+    gradients = []
+    for forms_all in (True, False):
+        layer = make_annotator_layer("skill", random_start(), touched_only=False)
+        layer.forms_all = forms_all
+        head = GeometricHead(layer, regularizer="W", strength=1.0)
+        head.penalties(torch.zeros(N_ANNOTATORS, N_CLASSES), batch)["volume"].backward()
+        gradients.append(layer.table.values.grad)
+    assert torch.allclose(*gradients, atol=1e-5)
+    assert gradients[0].abs().min() > 1e-4
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_the_gram_of_a_large_table_is_renewed_every_few_steps(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heads, "RENEW_EVERY", 2)

@@ -148,12 +148,13 @@ def log_evidence(
     known: Annotations | FitResult,  # whose annotators and classes the confusions are about
 ) -> NDArray[np.float64]:
     """(annotation, true class) log probability of each given label; annotators never seen get the crowd's confusion."""
-    codes = class_codes(annotations, known.classes)
     place = positions(known.annotators, annotations.annotators.tolist())
     n_labels = np.asarray(known.labels_per_annotator)
-    table = np.concatenate([known_confusions(confusions, n_labels), crowd_confusion(confusions, n_labels)[None]])
-    rows = np.where(place >= 0, place, len(confusions))[annotations.annotator]
-    return np.asarray(np.log(np.maximum(table[rows, :, codes[annotations.label]], SMALLEST)))
+    seen = ((place >= 0) & (n_labels[place] > 0))[annotations.annotator]
+    label = class_codes(annotations, known.classes)[annotations.label]
+    crowd = crowd_confusion(confusions, n_labels)[:, label].T
+    columns = np.where(seen[:, None], confusions[place[annotations.annotator], :, label], crowd)
+    return np.asarray(np.log(np.maximum(columns, SMALLEST)))
 
 
 def posterior(

@@ -28,6 +28,7 @@ from crowdprism.networks.losses import Batch, log_columns
 from crowdprism.networks.volume import confusion_gram
 
 ALL_ROWS_LIMIT = 2**14  # numbers; a smaller table costs less whole than gathered
+ALL_SKILLS_LIMIT = 2**17  # annotators; Adam passes over as many skills in the time of gathering those of a batch
 SMALLEST_START = 1e-6  # zeros of a start become this, so that logits are finite
 SKILL_MARGIN = 1e-3  # a start that is never or always right becomes a skill this far from certainty
 GRAM_CHUNK = 2**20  # numbers of confusions expanded at once when the exact Gram is formed
@@ -125,6 +126,7 @@ class AnnotatorLayer(nn.Module, ABC):
 
     form: str
     table: RowTable
+    forms_all: bool  # whether a step may form the matrices of all annotators; else those that its batch touches
 
     def __init__(self, start: Tensor) -> None:
         super().__init__()
@@ -139,8 +141,10 @@ class AnnotatorLayer(nn.Module, ABC):
         """(rows, ...) difference of each working row from what it is shrunk to."""
 
     def block_log_confusions(self, batch: Batch) -> Tensor:
-        """Log confusions of the rows that a step works on: (rows, true class, given label), with gradient."""
-        return self._log_confusions_of(self.table.rows(batch))
+        """Log confusions of all or of touched annotators: (rows, true class, given label), with gradient."""
+        rows = self.table.rows(batch)
+        some = not self.forms_all and not self.table.touched_only
+        return self._log_confusions_of(rows.index_select(0, batch.touched) if some else rows)
 
     def log_columns(self, batch: Batch) -> Tensor:
         """(annotation, true class) log probability of each given label under each true class."""
@@ -197,6 +201,7 @@ class FreeConfusions(LogitConfusions):
         logits = start.clamp_min(SMALLEST_START).log()
         logits = logits - logits.amin(dim=(1, 2), keepdim=True)  # a diagonal start becomes exactly c times identity
         self.table = RowTable(logits, touched_only=touched_only)
+        self.forms_all = not self.table.touched_only
         self.register_buffer("centre", logits.mean(dim=0))
 
 
@@ -213,6 +218,7 @@ class PooledConfusions(LogitConfusions):
         common = logits.mean(dim=0)
         self.common = nn.Parameter(common - common.mean())
         self.table = RowTable(logits - common, touched_only=touched_only)
+        self.forms_all = not self.table.touched_only
 
 
 class SkillConfusions(AnnotatorLayer):
@@ -233,8 +239,9 @@ class SkillConfusions(AnnotatorLayer):
         super().__init__(start)
         right = start.diagonal(dim1=1, dim2=2).mean(dim=1).clamp(SKILL_MARGIN, 1 - SKILL_MARGIN)
         skill = right.logit()
-        many = start.numel() > ALL_ROWS_LIMIT  # a step may form the matrices of all rows that it updates
+        many = len(skill) > ALL_SKILLS_LIMIT
         self.table = RowTable(skill, touched_only=many if touched_only is None else touched_only)
+        self.forms_all = start.numel() <= ALL_ROWS_LIMIT if touched_only is None else not touched_only
         self.ease = nn.Parameter(torch.zeros(self.n_classes))
         self.errors = nn.Parameter(start.mean(dim=0).clamp_min(SMALLEST_START).log())
         self.middle: Tensor

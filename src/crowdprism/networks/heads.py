@@ -206,7 +206,8 @@ class GeometricHead(CrowdHead):
             terms["volume"] = -self.strength * self._confusion_volume(batch)
         if self.shrinkage:
             squares = self.layer.deviation(batch).square()
-            terms["shrinkage"] = 0.5 * self.shrinkage * self._over_all_rows(squares, batch)
+            whole = not self.layer.table.touched_only
+            terms["shrinkage"] = 0.5 * self.shrinkage * (squares.sum() if whole else self._over_all(squares, batch))
         if self.class_shares is not None and self.mean_prediction is not None:
             # The gradient of the cross-entropy of the shares and the mean prediction over many batches.
             mean = log_class_probs.exp().mean(dim=0)
@@ -221,10 +222,8 @@ class GeometricHead(CrowdHead):
         self.n_skipped += int(dropped)
         return value
 
-    def _over_all_rows(self, term: Tensor, batch: Batch) -> Tensor:
-        """Sum (rows, ...) terms; those of touched rows are enlarged because they are not seen at each step."""
-        if not self.layer.table.touched_only:
-            return term.sum()
+    def _over_all(self, term: Tensor, batch: Batch) -> Tensor:
+        """Sum (touched, ...) terms, enlarged because rows are not touched at each step."""
         return (term.view(len(term), -1).sum(dim=1) / self.touch_rate.index_select(0, batch.touched)).sum()
 
     def _confusion_volume(self, batch: Batch) -> Tensor:
@@ -234,10 +233,10 @@ class GeometricHead(CrowdHead):
         <S C_m, C_m> has the gradient 2 S C_m, which is that of log det by C_m; its own value is taken away again.
         """
         block = self.layer.block_log_confusions(batch).exp()
-        if not self.layer.table.touched_only:
+        if self.layer.forms_all:
             return self._volume(confusion_gram(block))
         value, slope = self._volume_of_all()
-        quadratic = self._over_all_rows(torch.matmul(slope, block) * block, batch)
+        quadratic = self._over_all(torch.matmul(slope, block) * block, batch)
         return value + (quadratic - quadratic.detach())
 
     def _volume_of_all(self) -> tuple[Tensor, Tensor]:

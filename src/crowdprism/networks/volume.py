@@ -6,11 +6,36 @@ confusions. Both are functions of an n_classes x n_classes Gram matrix, which is
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 RELATIVE_JITTER = 1e-6  # in float64: far above rounding, far below any eigenvalue that matters
 REFERENCE_LIMIT = 100.0  # the authors' code drops the term above this value
+
+
+class _LogDeterminant(torch.autograd.Function):
+    """log det(G + share tr(G) I) of Gram matrices, with its gradient in one step: half the time of autograd's own."""
+
+    @staticmethod
+    def forward(ctx: Any, gram: Tensor, share: float) -> Tensor:
+        lifted = gram.clone()
+        diagonal = lifted.diagonal(dim1=-2, dim2=-1)
+        tiny = torch.finfo(gram.dtype).tiny ** 0.5  # an all-zero Gram has no trace to scale the jitter
+        diagonal += share * (diagonal.sum(dim=-1, keepdim=True) + tiny)
+        ctx.save_for_backward(lifted)
+        ctx.share = share
+        return torch.logdet(lifted)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None]:
+        slope = torch.linalg.inv_ex(*ctx.saved_tensors).inverse
+        diagonal = slope.diagonal(dim1=-2, dim2=-1)
+        diagonal += ctx.share * diagonal.sum(dim=-1, keepdim=True)
+        return slope * gradient[..., None, None], None
 
 
 def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
@@ -33,11 +58,8 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     >>> bool(log_volume(torch.ones(3, 3)).isfinite())
     True
     """
-    gram = gram.double()
-    tiny = torch.finfo(gram.dtype).tiny ** 0.5  # an all-zero Gram has no trace to scale the jitter
-    trace = gram.diagonal(dim1=-2, dim2=-1).sum(dim=-1) + tiny
-    identity = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)
-    return torch.logdet(torch.addcmul(gram, identity, trace[..., None, None], value=jitter / gram.shape[-1]))
+    value: Tensor = _LogDeterminant.apply(gram.double(), jitter / gram.shape[-1])  # type: ignore[no-untyped-call]
+    return value
 
 
 def reference_log_volume(gram: Tensor) -> tuple[Tensor, Tensor]:

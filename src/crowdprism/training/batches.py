@@ -67,8 +67,8 @@ class FlatAnnotations:
         Each of an annotator's items is in the batch with probability batch size over items; the small dependence
         between them is left out. Annotators without annotations get 1: they are never touched.
         """
-        pairs = np.unique(self.annotator * self.n_items + self.item) // self.n_items
-        n_labelled = np.bincount(pairs, minlength=self.n_annotators)
+        pair = self.item * self.n_annotators + self.annotator  # sorted, so that repeats follow each other
+        n_labelled = np.bincount(self.annotator[np.diff(pair, prepend=-1) > 0], minlength=self.n_annotators)
         share = min(1.0, batch_size / max(self.n_items, 1))
         return np.where(n_labelled > 0, 1.0 - (1.0 - share) ** n_labelled, 1.0)
 

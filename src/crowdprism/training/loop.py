@@ -1,14 +1,15 @@
 """The training loop: epochs, steps, validation, checkpoints. It knows nothing of particular methods.
 
-The ladder is `Trainer.run` -> `_epoch` -> `_step`. What a method is lives in its `CrowdHead`.
+The ladder is `Trainer.run` -> `_epoch` -> `_losses` and `_descend`. What a method is lives in its `CrowdHead`.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
@@ -36,7 +37,7 @@ from crowdprism.training.checkpoint import (
 )
 from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
 from crowdprism.training.items import Items
-from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate
+from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate, take_step
 from crowdprism.training.settings import (
     CPU,
     Callback,
@@ -107,6 +108,7 @@ class Trainer:
         self.processes = Processes() if self.in_every_process else processes_here()
         require_share(len(items), settings.batch_size, self.processes)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(network) if settings.compile else network
+        self._plain = not (self.processes.several or settings.borrow_stream or settings.precision != "float32")
         self._best: dict[str, Tensor] = {}
         self._bar_note = ""  # loss parts and validation figure of the last epoch
         self._visited = np.arange(len(items)) if head.visited is None else head.visited
@@ -220,12 +222,20 @@ class Trainer:
         counts: list[float] = []
         parts: dict[str, list[Tensor]] = {}
         batches = self.annotations.batches(order, self._features(order, loading), self.device)
+        first, total = self._progress(epoch)
         for place, batch in enumerate(batches):
             if augment is not None:
                 batch = augment(batch)
             batch = self.head.transform(batch, random)
-            for name, part in self._step(batch, epoch, place, lent).items():
-                parts.setdefault(name, []).append(part)
+            losses = self._losses(batch, s.penalty_factor(first + place, total), lent)
+            loss = functools.reduce(torch.add, losses.values())
+            if not math.isfinite(loss.item()):
+                self._stop(losses, epoch, place)
+            self._descend(loss, first + place, total)
+            self.head.after_step(batch)
+            self.head.forget()
+            for name, part in losses.items():
+                parts.setdefault(name, []).append(part.detach())
             counts.append(self.head.count(batch))
             bar.advance(note=self._bar_note)
         return _means(parts, counts)
@@ -236,53 +246,54 @@ class Trainer:
             self.network.load_state_dict(self._untrained)
         self._make_optimizers()
 
-    def _progress(self, epoch: int, place: int) -> tuple[int, int]:
-        """Steps taken so far in the round of this epoch, and steps of that round."""
+    def _progress(self, epoch: int) -> tuple[int, int]:
+        """Steps taken in the round of this epoch before it begins, and steps of that round."""
         first, length = self.settings.round_of(epoch)
-        return (epoch - first) * self._n_batches + place, length * self._n_batches
+        return (epoch - first) * self._n_batches, length * self._n_batches
 
-    def _step(self, batch: Batch, epoch: int, place: int, lent: torch.Generator) -> dict[str, Tensor]:
-        """Take one optimiser step; return the mean data loss and each penalty."""
-        s = self.settings
-        step, total = self._progress(epoch, place)
-        shared = shared_layers(self.network, self.processes, len(batch.features))
-        with self._stream(lent), self._autocast(), shared:
-            outputs = self.processes.forward(self._forward, batch.features)
+    def _losses(self, batch: Batch, factor: float, lent: torch.Generator) -> dict[str, Tensor]:
+        """Return the mean data loss and each penalty times its factor; their sum is what a step descends."""
+        outputs = self._forward(batch.features) if self._plain else self._shared_forward(batch.features, lent)
         log_probs = torch.log_softmax(outputs if outputs.dtype == torch.float64 else outputs.float(), dim=-1)
-        loss = self.head.loss(log_probs, batch) / self.head.count(batch)
-        parts = {"data": loss.detach()}
+        parts = {"data": self.head.loss(log_probs, batch) / self.head.count(batch)}
         if batch.gold is not None:  # a known class weighs as much as all annotations of an average item
-            known = self.head.known_loss(log_probs, batch) * (self.head.n_models / len(log_probs))
-            loss = loss + known
-            parts["gold"] = known.detach()
-        factor = s.penalty_factor(step, total)
+            parts["gold"] = self.head.known_loss(log_probs, batch) * (self.head.n_models / len(log_probs))
         for name, term in (self.head.penalties(log_probs, batch) if factor else {}).items():
-            scaled = term if factor == 1.0 else factor * term
-            loss = loss + scaled
-            parts[name] = scaled.detach()
-        if not math.isfinite(loss.item()):
-            self._stop(parts, epoch, place)
+            parts[name] = term if factor == 1.0 else factor * term
+        return parts
+
+    def _shared_forward(self, features: Tensor, lent: torch.Generator) -> Tensor:
+        """Outputs of a network that draws from a lent stream, runs under autocast, or shares rows with processes."""
+        with ExitStack() as held:
+            if self.settings.borrow_stream:
+                held.enter_context(global_stream(lent, self.device))
+            if self.settings.precision != "float32":
+                held.enter_context(torch.autocast(self.device.type, dtype=torch.bfloat16))
+            held.enter_context(shared_layers(self.network, self.processes, len(features)))
+            return self.processes.forward(self._forward, features)
+
+    def _descend(self, loss: Tensor, step: int, total: int) -> None:
+        """Take one step of the optimisers."""
+        s = self.settings
         for parameter in self._trained:
             parameter.grad = None  # what zero_grad does, without its hooks for profilers
         if loss.requires_grad:
             loss.backward()  # type: ignore[no-untyped-call]
-            self.processes.sum_gradients(list(self.network.parameters()))
-        self._update(schedule_at(s.schedule, step, total), hold=step < s.hold_annotators * total)
-        self.head.after_step(batch)
-        self.head.forget()
-        return parts
-
-    def _update(self, schedule: tuple[float, float | None], *, hold: bool) -> None:
-        if hold:
+            if self.processes.several:
+                self.processes.sum_gradients(list(self.network.parameters()))
+        if step < s.hold_annotators * total:
             for parameter in self.head.parameters():
                 parameter.grad = None  # the optimiser passes over parameters without a gradient
             self.head.forget()
-        if self.settings.clip_norm is not None:
-            self._clip(self.settings.clip_norm)
-        for optimizer in (self.optimizer, self.rows):
-            if optimizer is not None:
-                set_rate(optimizer, *schedule)
-                optimizer.step()
+        if s.clip_norm is not None:
+            self._clip(s.clip_norm)
+        schedule = schedule_at(s.schedule, step, total)
+        if self.optimizer is not None:
+            set_rate(self.optimizer, *schedule)
+            take_step(self.optimizer)
+        if self.rows.tables:
+            set_rate(self.rows, *schedule)
+            self.rows.step()
 
     def _clip(self, largest: float) -> None:
         """Scale all gradients together so that their common norm is at most `largest`."""
@@ -292,14 +303,6 @@ class Trainer:
         scale = (largest / (norm + 1e-6)).clamp_max(1.0)
         for gradient in gradients:
             gradient.mul_(scale)
-
-    def _stream(self, lent: torch.Generator) -> AbstractContextManager[None]:
-        return global_stream(lent, self.device) if self.settings.borrow_stream else nullcontext()
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        if self.settings.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _stop(self, parts: dict[str, Tensor], epoch: int, place: int) -> NoReturn:
         told = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
@@ -341,7 +344,8 @@ class Trainer:
 
     def _tell(self, epoch: int, parts: dict[str, float], validation: float | None) -> bool:
         s = self.settings
-        rate = s.learning_rate * schedule_at(s.schedule, *self._progress(epoch, self._n_batches - 1))[0]
+        first, total = self._progress(epoch)
+        rate = s.learning_rate * schedule_at(s.schedule, first + self._n_batches - 1, total)[0]
         record = EpochRecord(
             epoch, s.epochs, dict(parts), validation, rate, self.outcome.best_epoch, s.member, self.outcome.threads
         )
