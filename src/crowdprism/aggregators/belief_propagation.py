@@ -100,7 +100,6 @@ class AveragedCoin(Aggregator):
     """What both methods share: the Beta prior and the shape of the result."""
 
     _allowed: ClassVar[Mapping[str, Allowed]] = {"prior_right": Real(0, above=True), "prior_wrong": Real(0, above=True)}
-
     prior_right: float = 2.0
     prior_wrong: float = 1.0
     max_iter: int = MAX_ITER

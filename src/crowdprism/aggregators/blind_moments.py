@@ -136,10 +136,8 @@ class BlindMoments(MomentAggregator):
 
     Parameters
     ----------
-    em_rounds
-        Rounds of EM after the fit; 0 takes the fit as it is.
-    prior_strength
-        Pseudo-annotations per confusion row in EM, as in `DawidSkene`.
+    em_rounds, prior_strength
+        As in `MultiSPA`.
     least_shared
         Fewest shared items of a pair whose shares are used.
     max_iter, tolerance
@@ -148,15 +146,13 @@ class BlindMoments(MomentAggregator):
     Examples
     --------
     >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
-    >>> truth = np.arange(300) % 3
-    >>> a = simulate_annotations(truth, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
-    >>> float((BlindMoments(use_gold=False).fit(a).result_.labels() == truth).mean()) > 0.95
+    >>> a = simulate_annotations(np.arange(300) % 3, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
+    >>> bool((BlindMoments(use_gold=False).fit(a).result_.labels() == a.gold).mean() > 0.95)
     True
     """
 
     name: ClassVar[str] = "blind-moments"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"least_shared": Whole(1)}
-
     em_rounds: int = 10
     prior_strength: float = 1.0
     least_shared: int = 5

@@ -84,7 +84,6 @@ class DawidSkene(IncrementalAggregator):
         "prior_strength": (Real(0), None),
         "e_step": OneOf("soft", "hard", "hybrid"),
     }
-
     max_iter: int = MAX_ITER
     tolerance: float = TOLERANCE
     prior_strength: float | None = None

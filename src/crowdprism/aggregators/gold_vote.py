@@ -42,7 +42,6 @@ class GoldVote(Aggregator):
 
     name: ClassVar[str] = "gold-vote"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"prior_strength": Real(0, above=True)}
-
     prior_strength: float = 1.0
 
     def _aggregate(self, annotations: Annotations) -> FitResult:

@@ -139,7 +139,6 @@ class KOS(Aggregator):
         "decoding": OneOf("nominal", "ordinal"),
         "start": OneOf("ones", "normal"),
     }
-
     iterations: int = 100
     decoding: Decoding = "nominal"
     start: Start = "ones"

@@ -153,7 +153,6 @@ class MACE(Aggregator):
         "guessing_prior": Real(0, above=True),
         "habit_prior": Real(0, above=True),
     }
-
     inference: Inference = "vb"
     n_restarts: int = 10
     max_iter: int = 50

@@ -143,7 +143,6 @@ class MajorityVote(IncrementalAggregator):
         "voting": OneOf("soft", "hard"),
         "ties": OneOf("lowest", "random", "split"),
     }
-
     voting: Literal["soft", "hard"] = "soft"
     ties: Ties = "split"
     random_state: int = 0
@@ -189,7 +188,6 @@ class WeightedVote(IncrementalAggregator):
 
     name: ClassVar[str] = "weighted-vote"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"ties": OneOf("split", "lowest")}
-
     iterations: int = 1
     tolerance: float = 1e-6
     ties: Literal["split", "lowest"] = "split"

@@ -121,7 +121,6 @@ class MMSR(Aggregator):
 
     name: ClassVar[str] = "mmsr"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"trim": (Whole(0), None)}
-
     trim: int | None = None
     iterations: int = 10_000
     tolerance: float = 1e-10

@@ -148,7 +148,6 @@ class MultidimensionalCrowd(Aggregator):
 
     name: ClassVar[str] = "multidimensional"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"n_dimensions": Whole(1), "spread": Real(0, above=True)}
-
     n_dimensions: int = 2
     spread: float = 0.8
     max_iter: int = 50

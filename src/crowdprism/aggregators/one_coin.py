@@ -149,7 +149,6 @@ class OneCoin(CoinAggregator):
     """
 
     name: ClassVar[str] = "one-coin"
-
     max_iter: int = MAX_ITER
     tolerance: float = TOLERANCE
     prior_strength: float = PRIOR_STRENGTH

@@ -193,10 +193,8 @@ class SpectralEM(MomentAggregator):
 
     Parameters
     ----------
-    em_rounds
-        Rounds of EM after the estimate; 0 takes the estimate as it is.
-    prior_strength
-        Pseudo-annotations per confusion row in EM, as in `DawidSkene`.
+    em_rounds, prior_strength
+        As in `MultiSPA`.
     restarts, power_steps
         Starts of the tensor power method, and iterations of each.
     random_state
@@ -205,15 +203,13 @@ class SpectralEM(MomentAggregator):
     Examples
     --------
     >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
-    >>> truth = np.arange(300) % 3
-    >>> a = simulate_annotations(truth, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
-    >>> float((SpectralEM(use_gold=False).fit(a).result_.labels() == truth).mean()) > 0.95
+    >>> a = simulate_annotations(np.arange(300) % 3, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
+    >>> bool((SpectralEM(use_gold=False).fit(a).result_.labels() == a.gold).mean() > 0.95)
     True
     """
 
     name: ClassVar[str] = "spectral-em"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"restarts": Whole(1), "power_steps": Whole(1)}
-
     em_rounds: int = 10
     prior_strength: float = 1.0
     restarts: int = 100

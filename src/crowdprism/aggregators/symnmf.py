@@ -161,15 +161,13 @@ class SymNMF(MomentAggregator):
     Examples
     --------
     >>> from crowdprism.simulate import one_coin, per_item, simulate_annotations
-    >>> truth = np.arange(300) % 3
-    >>> a = simulate_annotations(truth, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
-    >>> float((SymNMF(use_gold=False).fit(a).result_.labels() == truth).mean()) > 0.95
+    >>> a = simulate_annotations(np.arange(300) % 3, one_coin([0.9, 0.8, 0.7, 0.9], 3), per_item(300, 4, labels=4))
+    >>> bool((SymNMF(use_gold=False).fit(a).result_.labels() == a.gold).mean() > 0.95)
     True
     """
 
     name: ClassVar[str] = "symnmf"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"shrinkage": Real(0), "rotations": Whole(0)}
-
     least_shared: int = 10
     iterations: int = 100
     tolerance: float = 1e-6
