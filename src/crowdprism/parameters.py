@@ -33,7 +33,6 @@ class Whole:
     high: int | None = None
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the value is allowed."""
         whole = isinstance(value, Integral) and not isinstance(value, bool)
         return bool(whole and value >= self.low and (self.high is None or value <= self.high))
 
@@ -52,13 +51,12 @@ class Real:
     infinite: bool = False
 
     def accepts(self, value: Any) -> bool:
-        """Tell whether the value is allowed."""
         if isinstance(value, bool) or not isinstance(value, RealNumber):
             return False
         value = float(value)
-        if math.isnan(value) or (math.isinf(value) and not self.infinite):
+        if math.isinf(value) and not self.infinite:
             return False
-        high_enough = value > self.low if self.above else value >= self.low
+        high_enough = value > self.low if self.above else value >= self.low  # NaN is neither
         low_enough = self.high is None or (value < self.high if self.below else value <= self.high)
         return bool(high_enough and low_enough)
 
@@ -149,11 +147,6 @@ class Parameterized:
                 break
         return found
 
-    @classmethod
-    def _parameter_defaults(cls) -> dict[str, Any]:
-        """Every parameter with its default."""
-        return {name: parameter.default for name, parameter in cls._constructor_parameters().items()}
-
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Parameters by name, as scikit-learn's `get_params`."""
         return {name: getattr(self, name) for name in self._constructor_parameters()}
@@ -178,8 +171,9 @@ class Parameterized:
 
     def __repr__(self) -> str:
         """Show the parameters that differ from their defaults."""
-        defaults = self._parameter_defaults()
-        changed = [f"{name}={value!r}" for name, value in self.get_params().items() if not _same(value, defaults[name])]
+        known = self._constructor_parameters()
+        values = self.get_params().items()
+        changed = [f"{name}={value!r}" for name, value in values if not _same(value, known[name].default)]
         return f"{type(self).__name__}({', '.join(changed)})"
 
 

@@ -24,7 +24,6 @@ MOST_NAMES = 40
 
 
 def new_axes(ax: Axes | None, **size: Any) -> Axes:
-    """The axes given, or those of a new figure."""
     if ax is not None:
         return ax
     try:

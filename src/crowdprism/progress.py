@@ -10,6 +10,10 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.progress import Progress
 
 PATIENCE_SECONDS = 1.0
 _enabled: bool | None = None  # None: decide by the terminal
@@ -31,33 +35,21 @@ class Bar:
         self.done = 0
         self._begun = time.monotonic()
         self._wanted = (sys.stderr.isatty() if _enabled is None else _enabled) and not _open_bars
-        self._display: _Display | None = None
+        self._display: Progress | None = None
 
     def advance(self, steps: int = 1, note: str = "") -> None:
         """Count steps as done; `note`, such as the current loss, replaces the previous note."""
         self.done += steps
-        if not self._wanted:
-            return
-        if self._display is None:
-            if time.monotonic() - self._begun < PATIENCE_SECONDS:
-                return
-            self._display = _Display(self.description, self.total)
-        self._display.update(self.done, note)
-
-    def close(self) -> None:
-        """Remove the bar."""
+        if self._display is None and self._wanted and time.monotonic() - self._begun >= PATIENCE_SECONDS:
+            self._show()
         if self._display is not None:
-            self._display.stop()
+            self._display.update(self._display.task_ids[0], completed=self.done, note=note)
 
-
-class _Display:
-    """The rich widget of a `Bar`; rich is imported when a bar is first shown."""
-
-    def __init__(self, description: str, total: int | None) -> None:
-        from rich import progress as rich_progress
+    def _show(self) -> None:
+        from rich import progress as rich_progress  # imported when a bar is first shown
         from rich.console import Console
 
-        self._progress = rich_progress.Progress(
+        self._display = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}"),
             rich_progress.BarColumn(),
             rich_progress.MofNCompleteColumn(),
@@ -67,14 +59,13 @@ class _Display:
             console=Console(stderr=True, force_terminal=_enabled),
             transient=True,
         )
-        self._progress.start()
-        self._task = self._progress.add_task(description, total=total, note="")
+        self._display.start()
+        self._display.add_task(self.description, total=self.total, note="")
 
-    def update(self, done: int, note: str) -> None:
-        self._progress.update(self._task, completed=done, note=note)
-
-    def stop(self) -> None:
-        self._progress.stop()
+    def close(self) -> None:
+        """Remove the bar."""
+        if self._display is not None:
+            self._display.stop()
 
 
 @contextmanager

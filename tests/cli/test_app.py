@@ -129,6 +129,14 @@ def test_a_remedy_names_parameters_in_python_and_options_on_the_command_line(
     assert str(error) == f"x.csv is {{odd}}. {on_the_command_line}"
 
 
+def test_the_classes_are_listed_by_order_where_that_was_given() -> None:
+    error = UnreadableFileError("1 label is unknown.", remedy="Add it to {classes}")
+    error.name_parameter = OptionNames(load_command("aggregate").params)
+    assert str(error).endswith("classes=... (in Python)")
+    error.name_parameter = OptionNames(load_command("aggregate").params, lists_classes=True)
+    assert str(error).endswith("Add it to --order ...")
+
+
 def test_messages_of_the_library_name_parameters_only_in_remedies() -> None:
     """A keyword spelled out in a message would be Python on the command line too."""
     spelled = re.compile(r"(?<![\w.{])[a-z_]+=(\.\.\.|True\b|False\b|\[\.\.\.\])")

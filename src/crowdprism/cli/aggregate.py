@@ -21,7 +21,7 @@ from crowdprism.cli.options import (
 )
 from crowdprism.cli.questions import describe_source
 from crowdprism.cli.run_folder import Run, Written, annotator_columns, label_columns
-from crowdprism.cli.screen import print_records, print_table, print_text, remark, to_records
+from crowdprism.cli.screen import print_records, print_table, remark, to_records
 from crowdprism.cli.several_choices import ChoiceOptions
 from crowdprism.cli.shard_command import StoreOptions, aggregate_store, beyond_memory, fit_out_of_core, holds_store
 from crowdprism.errors import counted
@@ -38,27 +38,24 @@ N_CLASSES_SHOWN = 30
 def aggregate(
     files: Files,
     *,
-    method: Annotated[
-        str,
-        typer.Option("--method", "-m", help="Name of the method; `list` lists all.", **listing(aggregator_names)),
-    ] = DEFAULT_METHOD,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            help="Run folder for the result, labels.csv, annotators.csv, report.html; or a .csv file for the labels.",
-        ),
-    ] = None,
+    method: str = typer.Option(
+        DEFAULT_METHOD, "--method", "-m", help="Name of the method; `list` lists all.", **listing(aggregator_names)
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        help="Run folder for the result, labels.csv, annotators.csv, report.html; or a .csv file for the labels.",
+    ),
     report: WithReport = True,
     force: Force = False,
     reading: ReadingOptions,
     several: ChoiceOptions,
     voices: VoiceOptions,
-    use_gold: Annotated[
-        bool, typer.Option("--use-gold/--no-use-gold", help="Learn from gold too; its items get their known class.")
-    ] = True,
-    seed: Annotated[int, typer.Option(help="Seed of methods that use random numbers.")] = 0,
+    use_gold: bool = typer.Option(
+        True, "--use-gold/--no-use-gold", help="Learn from gold too; its items get their known class."
+    ),
+    seed: int = typer.Option(0, help="Seed of methods that use random numbers."),
     threading: ThreadOptions,
     stores: StoreOptions,
     json: AsJson = False,
@@ -169,7 +166,7 @@ def print_summary(result: cp.FitResult, annotations: cp.Annotations, *, folder: 
     if result.account is not None:
         advice, n = result.account.advice(), result.account.n_more
         ask = f" {advice} Ask for them: crowdprism audit {folder} -n {n} -o questions.csv" if advice else ""
-        print_text(f"{result.account.sentence()}{ask}")
+        print(f"{result.account.sentence()}{ask}")
     found = np.bincount(result.class_probabilities.argmax(axis=1), minlength=result.n_classes)
     given = np.bincount(annotations.label, minlength=result.n_classes)
     shares = found / max(result.n_items, 1), given / max(annotations.n_annotations, 1)
@@ -180,7 +177,7 @@ def print_summary(result: cp.FitResult, annotations: cp.Annotations, *, folder: 
         zip(*(column[shown].tolist() for column in (result.classes, found, *shares)), strict=True),
     )
     if result.n_classes > len(shown):
-        print_text(f"The {len(shown)} most frequent of {result.n_classes} classes.")
+        print(f"The {len(shown)} most frequent of {result.n_classes} classes.")
     accuracy = gold_accuracy(result, annotations)
     if accuracy is not None:
         print_table("", ("against gold", "accuracy"), [("items with gold", accuracy)])

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 import typer.main
@@ -58,7 +58,7 @@ class Command(TyperCommand):
         except KeyboardInterrupt:  # commands that keep something catch Ctrl-C themselves
             screen.exit_interrupted(screen.NOTHING_KEPT)
         except CrowdprismError as error:
-            error.name_parameter = OptionNames(self.params)
+            error.name_parameter = OptionNames(self.params, lists_classes=ctx.params.get("order") is not None)
             error.command = command_line()
             raise
 
@@ -66,8 +66,10 @@ class Command(TyperCommand):
 class OptionNames:
     """Writes parameters of the library as options of one command."""
 
-    def __init__(self, parameters: Sequence[Any]) -> None:
+    def __init__(self, parameters: Sequence[Any], *, lists_classes: bool = False) -> None:
         self._options = {parameter.name: parameter for parameter in parameters if parameter.opts[0].startswith("-")}
+        if lists_classes:  # --order lists the classes, and so does `classes` in Python
+            self._options["classes"] = self._options["order"]
 
     def __call__(self, name: str, value: str) -> str:
         """Write a parameter with a value; without a value, only the name of the option."""
@@ -129,13 +131,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
-    ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results and errors.")] = False,
-    verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Print the time of each step, and the traceback of an error.")
-    ] = False,
+    version: bool = typer.Option(
+        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
+    ),
+    quiet: bool = typer.Option(False, "--quiet", "-q", help="Print only results and errors."),
+    verbose: bool = typer.Option(
+        False, "--verbose", "-v", help="Print the time of each step, and the traceback of an error."
+    ),
 ) -> None:
     """Options shared by all commands."""
     screen.set_quiet(quiet)

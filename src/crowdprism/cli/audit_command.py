@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -15,7 +15,7 @@ from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, ReadingOptions, require_exists
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, save_csv
-from crowdprism.cli.screen import print_json, print_table, print_text, remark
+from crowdprism.cli.screen import print_json, print_table, remark
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -38,29 +38,21 @@ class Audited:
 
 
 def audit(
-    files: Annotated[
-        list[Path], typer.Argument(help="Annotation files; or a run folder, then the annotation files of the run.")
-    ],
-    *,
-    n: Annotated[int, typer.Option("--number", "-n", help="How many items to ask.")] = 40,
-    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
-    method: Annotated[str, typer.Option("--method", "-m", help="Method to fit if no run folder is given.")] = (
-        DEFAULT_METHOD
+    files: list[Path] = typer.Argument(
+        ..., help="Annotation files; or a run folder, then the annotation files of the run."
     ),
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="File for the questions: .csv, or .json for Label Studio.")
-    ] = None,
+    *,
+    n: int = typer.Option(40, "--number", "-n", help="How many items to ask."),
+    seed: int = typer.Option(0, help="Seed of the draw."),
+    method: str = typer.Option(DEFAULT_METHOD, "--method", "-m", help="Method to fit if no run folder is given."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="File for the questions: .csv, or .json for Label Studio."
+    ),
     page: Page = None,
-    to: Annotated[
-        str, typer.Option("--to", help="csv, label-studio, argilla, doccano or prodigy; by default from the ending.")
-    ] = "auto",
+    to: str = typer.Option("auto", help="csv, label-studio, argilla, doccano or prodigy; by default from the ending."),
     content: ContentOptions,
-    answers: Annotated[
-        list[Path] | None, typer.Option("--answers", help="The answered file, or the Label Studio export of it.")
-    ] = None,
-    gold_out: Annotated[
-        Path | None, typer.Option("--gold-out", help="Write the answers as gold, for --gold-file.")
-    ] = None,
+    answers: list[Path] | None = typer.Option(None, help="The answered file, or the Label Studio export of it."),
+    gold_out: Path | None = typer.Option(None, help="Write the answers as gold, for --gold-file."),
     reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
@@ -202,7 +194,7 @@ def print_audit(plan: AuditPlan, found: AuditResult) -> None:
             f"{found.more_to_halve} more answers would halve the interval: draw -n {total} --seed {plan.seed}, which "
             "asks the same items and more, and pass both files with --answers."
         )
-    print_text("\n".join(lines))
+    print("\n".join(lines))
     header = ("share", "low", "high", "answers")
     print_table("Right among the items labelled", ("class", *header), rows(found.classes))
     print_table("Corrected shares of the classes", ("class", *header), rows(found.shares))

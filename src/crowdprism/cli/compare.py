@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,7 +21,7 @@ from crowdprism.cli.options import (
     listing,
 )
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import command_line, exit_interrupted, print_json, print_table, print_text, remark
+from crowdprism.cli.screen import command_line, exit_interrupted, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from crowdprism.comparison import Comparison
@@ -40,22 +40,20 @@ HEADINGS = {  # short enough for a terminal of 80 columns
 def compare(
     files: Files,
     *,
-    methods: Annotated[
-        str | None,
-        typer.Option(
-            "--methods",
-            "-m",
-            help="Names separated by commas, `all`, or `list`; a selection by default.",
-            **listing(lambda: [*aggregator_names(), *classifier_names()]),
-        ),
-    ] = None,
-    seeds: Annotated[int, typer.Option(help="How often to fit each method with annotations held out.")] = 3,
-    held_out: Annotated[float, typer.Option(help="Share of the annotations to hold out.")] = 0.1,
+    methods: str | None = typer.Option(
+        None,
+        "--methods",
+        "-m",
+        help="Names separated by commas, `all`, or `list`; a selection by default.",
+        **listing(lambda: [*aggregator_names(), *classifier_names()]),
+    ),
+    seeds: int = typer.Option(3, help="How often to fit each method with annotations held out."),
+    held_out: float = typer.Option(0.1, help="Share of the annotations to hold out."),
     features: FeatureOptions,
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data, for classifiers.")] = None,
-    page: Annotated[
-        Path | None, typer.Option("--report", help="HTML page to write: the table and the recommended method's report.")
-    ] = None,
+    epochs: int | None = typer.Option(None, help="Passes over the data, for classifiers."),
+    page: Path | None = typer.Option(
+        None, "--report", help="HTML page to write: the table and the recommended method's report."
+    ),
     reading: ReadingOptions,
     device: DeviceOptions,
     json: AsJson = False,
@@ -103,7 +101,7 @@ def print_comparison(outcome: Comparison) -> None:
         [[getattr(row, name) for name in outcome.columns] for row in outcome.rows],
     )
     for text in (*failures(outcome), outcome.reason):
-        print_text(text)
+        print(text)
 
 
 def failures(outcome: Comparison) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -12,7 +12,7 @@ import crowdprism as cp
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
 from crowdprism.cli.questions import ContentOptions, save_tasks
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_text, remark
+from crowdprism.cli.screen import print_json, remark
 
 if TYPE_CHECKING:
     from crowdprism.diagnostics.agreement import AgreementReport
@@ -37,7 +37,7 @@ def info(files: Files, *, reading: ReadingOptions, json: AsJson = False) -> None
         print_json({"summary": asdict(summary), "agreement": None if agreed is None else asdict(agreed)})
         return
     parts = [verdict_on(agreed), str(summary), *([] if agreed is None else [str(agreed)])]
-    print_text("\n\n".join(parts))
+    print("\n\n".join(parts))
 
 
 def verdict_on(agreed: AgreementReport | None) -> str:
@@ -59,21 +59,18 @@ def verdict_on(agreed: AgreementReport | None) -> str:
 
 
 def convert(
-    source: Annotated[
-        Path, typer.Argument(help="File to read, in any supported format, or a run folder. - reads standard input.")
-    ],
-    target: Annotated[Path, typer.Argument(help="File to write; its ending selects the format.")],
+    source: Path = typer.Argument(
+        ..., help="File to read, in any supported format, or a run folder. - reads standard input."
+    ),
+    target: Path = typer.Argument(..., help="File to write; its ending selects the format."),
     *,
     reading: ReadingOptions,
     content: ContentOptions,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="Format to write; by default from the ending of TARGET. Of a run: label-studio, argilla, doccano, "
-            "prodigy or csv.",
-        ),
-    ] = "auto",
+    to: str = typer.Option(
+        "auto",
+        help="Format to write; by default from the ending of TARGET. Of a run: label-studio, argilla, doccano, "
+        "prodigy or csv.",
+    ),
 ) -> None:
     """Convert an annotation file to another format, or the labels of a run to tasks of an annotation tool.
 

@@ -9,7 +9,7 @@ import typer
 from typer.core import TyperGroup
 
 from crowdprism.cli.options import AsJson
-from crowdprism.cli.screen import exit_interrupted, print_json, print_records, print_text, remark
+from crowdprism.cli.screen import exit_interrupted, print_json, print_records, remark
 from crowdprism.errors import MissingDatasetError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def list_datasets(context: typer.Context, json: AsJson = False) -> None:
 @datasets.command(name=DESCRIBE)
 def describe(
     name: Name,
-    check: Annotated[bool, typer.Option("--check", help="Compare the files with their checksums.")] = False,
+    check: bool = typer.Option(False, "--check", help="Compare the files with their checksums."),
     json: AsJson = False,
 ) -> None:
     """Describe one data set; the word `describe` can be left out.
@@ -90,7 +90,7 @@ def describe(
     width = max(len(key) for key in record)
     for key, value in record.items():
         if value not in (None, "", [], {}, 0):
-            print_text(f"{key.replace('_', ' '):>{width}}  {readable(value)}")
+            print(f"{key.replace('_', ' '):>{width}}  {readable(value)}")
 
 
 @datasets.command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -22,9 +22,7 @@ CLASSIFIERS_SHOWN = ("geocrowdnet", "geocrowdnet-f")
 N_LEAST_ACCURATE = 12
 
 
-def demo(
-    seed: Annotated[int, typer.Option(help="Random seed of annotators and methods.")] = 0, json: AsJson = False
-) -> None:
+def demo(seed: int = typer.Option(0, help="Random seed of annotators and methods."), json: AsJson = False) -> None:
     """Compare methods on handwritten digits labelled by forty simulated annotators.
 
     Each item has three labels. The annotators are experts, sloppy annotators, spammers, one who confuses neighbouring

@@ -14,7 +14,7 @@ from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, listing
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, rounded, run_target, save_csv
-from crowdprism.cli.screen import print_csv, print_json, print_records, print_text, remark, to_records
+from crowdprism.cli.screen import print_csv, print_json, print_records, remark, to_records
 from crowdprism.errors import counted
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ def diagnose(
     *,
     run: Run = None,
     method: Method = DEFAULT_METHOD,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="Folder for findings.csv, annotators.csv and items.csv.")
-    ] = None,
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Folder for findings.csv, annotators.csv and items.csv."
+    ),
     force: Force = False,
     reading: ReadingOptions,
     json: AsJson = False,
@@ -128,10 +128,10 @@ def print_diagnosis(
     from crowdprism.diagnostics.annotator_accounts import copying
     from crowdprism.diagnostics.calibration import calibration_of
 
-    print_text(f"{verdict_on(findings, result)}\n\n{findings}")
+    print(f"{verdict_on(findings, result)}\n\n{findings}")
     print_records(f"Careless and adverse annotators: {len(odd)} of {result.n_annotators}", odd[:N_SHOWN])
     if annotations.gold is not None and annotations.gold.count():
-        print_text(f"Against gold: {calibration_of(result, annotations)}.")
+        print(f"Against gold: {calibration_of(result, annotations)}.")
         print_records(f"Gold that is probably wrong, with its probability: {len(wrong)} items", wrong[:N_SHOWN])
     copies = copying(annotations)
     if len(copies.z):
@@ -170,21 +170,19 @@ def cells_of(frame: Any) -> dict[str, list[Any]]:
 def suggest(
     files: Files,
     *,
-    budget: Annotated[float, typer.Option("--budget", "-b", help="How many labels to ask for.")] = 100,
+    budget: float = typer.Option(100, "--budget", "-b", help="How many labels to ask for."),
     run: Run = None,
     method: Method = DEFAULT_METHOD,
-    capacity: Annotated[
-        int | None, typer.Option(help="Most labels to ask of one annotator; by default twice an equal share.")
-    ] = None,
-    per_item: Annotated[int, typer.Option(help="Most labels to ask for one item.")] = 1,
-    target: Annotated[float | None, typer.Option(help="Stop once this accuracy is expected.")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="CSV file, or tasks for --to; standard output by default.")
-    ] = None,
+    capacity: int | None = typer.Option(
+        None, help="Most labels to ask of one annotator; by default twice an equal share."
+    ),
+    per_item: int = typer.Option(1, help="Most labels to ask for one item."),
+    target: float | None = typer.Option(None, help="Stop once this accuracy is expected."),
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="CSV file, or tasks for --to; standard output by default."
+    ),
     page: Page = None,
-    to: Annotated[
-        str, typer.Option("--to", help="Tasks for label-studio, argilla, doccano or prodigy instead of CSV.")
-    ] = "csv",
+    to: str = typer.Option("csv", help="Tasks for label-studio, argilla, doccano or prodigy instead of CSV."),
     content: ContentOptions,
     reading: ReadingOptions,
     json: AsJson = False,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOptions, split_names
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_table, print_text, remark
+from crowdprism.cli.screen import print_json, print_table, remark
 from crowdprism.files import write_whole
 
 if TYPE_CHECKING:
@@ -23,17 +23,12 @@ VERDICTS = {True: "yes", False: "no", None: "unknown"}
 def jury(
     files: Files,
     *,
-    humans: Annotated[
-        str | None, typer.Option("--human", help="Annotators who are people, separated by commas.")
-    ] = None,
-    epsilon: Annotated[
-        float,
-        typer.Option(
-            help="Alternative annotator test: 0.2 for experts, 0.15 for trained people, 0.1 for crowd workers."
-        ),
-    ] = 0.2,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML page.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
+    humans: str | None = typer.Option(None, "--human", help="Annotators who are people, separated by commas."),
+    epsilon: float = typer.Option(
+        0.2, help="Alternative annotator test: 0.2 for experts, 0.15 for trained people, 0.1 for crowd workers."
+    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
+    seed: int = typer.Option(0, help="Seed of the bootstrap."),
     reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
@@ -64,7 +59,7 @@ def print_jury(report: JuryReport) -> None:
     from crowdprism.report.jury_page import jury_lines
 
     head = f"Measured against {report.reference}, on {report.n_reference} of {report.n_items} items."
-    print_text("\n".join([head, *jury_lines(report)]))
+    print("\n".join([head, *jury_lines(report)]))
     print_table(
         "Judges",
         ("judge", "items", "accuracy", "Cohen's kappa", "adds to the vote"),

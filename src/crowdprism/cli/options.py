@@ -109,43 +109,28 @@ def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
 class ReadingOptions:
     """How to read annotation files."""
 
-    format: Annotated[str, ReadingOption("--format", "-f", help="Format of the files; detected by default.")] = "auto"
-    item: Annotated[str | None, ReadingOption("--item", help="Column with the item ids.")] = None
-    annotator: Annotated[str | None, ReadingOption("--annotator", help="Column with the annotator ids.")] = None
-    label: Annotated[str | None, ReadingOption("--label", help="Column with the labels.")] = None
-    gold: Annotated[str | None, ReadingOption("--gold", help="Column with the true classes, where known.")] = None
-    annotators: Annotated[
-        str | None, ReadingOption("--annotators", help="Columns of a wide table that are annotators, such as ann,bob.")
-    ] = None
-    gold_file: Annotated[
-        Path | None, ReadingOption("--gold-file", help="Table of true classes, with an item and a label column.")
-    ] = None
-    max_size: Annotated[
-        str | None,
-        ReadingOption(
-            "--max-size", help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."
-        ),
-    ] = None
-    order: Annotated[
-        str | None, ReadingOption("--order", help="Classes from low to high, such as low,medium,high: ratings.")
-    ] = None
-    skip_label: Annotated[
-        str | None, ReadingOption("--skip-label", help="Answers that are no label, such as unsure,N/A; left out.")
-    ] = None
-    fold_classes: Annotated[
-        bool, ReadingOption("--fold-classes", help="Join classes that differ only in case and spaces.")
-    ] = False
-    repeats: Annotated[
-        str, ReadingOption("--repeats", help="Of an annotator's answers to one item: keep all, the first or the last.")
-    ] = "keep"
-    more: Annotated[
-        list[str] | None,
-        ReadingOption(
-            "--reading",
-            metavar="NAME=VALUE",
-            help="Further options: skip_missing=yes, include_rejected=yes, annotator_from=filename, encoding=utf-16.",
-        ),
-    ] = None
+    format: str = ReadingOption("auto", "--format", "-f", help="Format of the files; detected by default.")
+    item: str | None = ReadingOption(None, help="Column with the item ids.")
+    annotator: str | None = ReadingOption(None, help="Column with the annotator ids.")
+    label: str | None = ReadingOption(None, help="Column with the labels.")
+    gold: str | None = ReadingOption(None, help="Column with the true classes, where known.")
+    annotators: str | None = ReadingOption(None, help="Columns of a wide table that are annotators, such as ann,bob.")
+    gold_file: Path | None = ReadingOption(None, help="Table of true classes, with an item and a label column.")
+    max_size: str | None = ReadingOption(
+        None, help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."
+    )
+    order: str | None = ReadingOption(None, help="Classes from low to high, such as low,medium,high: ratings.")
+    skip_label: str | None = ReadingOption(None, help="Answers that are no label, such as unsure,N/A; left out.")
+    fold_classes: bool = ReadingOption(
+        False, "--fold-classes", help="Join classes that differ only in case and spaces."
+    )
+    repeats: str = ReadingOption("keep", help="Of an annotator's answers to one item: keep all, the first or the last.")
+    more: list[str] | None = ReadingOption(
+        None,
+        "--reading",
+        metavar="NAME=VALUE",
+        help="Further options: skip_missing=yes, include_rejected=yes, annotator_from=filename, encoding=utf-16.",
+    )
 
     def read(self, files: Sequence[Path]) -> cp.Annotations:
         """Read annotations and report on standard error what was found."""
@@ -239,7 +224,7 @@ def alignment_as_notes() -> Iterator[None]:
 class ThreadOptions:
     """How many threads to use."""
 
-    threads: Annotated[int | None, DeviceOption("--threads", help="Processor threads; all by default.")] = None
+    threads: int | None = DeviceOption(None, help="Processor threads; all by default.")
 
     def apply(self, *, torch: bool = False) -> None:
         """Limit the threads of this process; with `torch`, those of torch too, which loads it."""
@@ -258,18 +243,12 @@ class ThreadOptions:
 class VoiceOptions:
     """Which annotators count as one."""
 
-    one_voice: Annotated[
-        list[str] | None,
-        VoiceOption(
-            "--one-voice",
-            metavar="NAMES",
-            help="Annotators who answer as one, separated by commas; they are counted once. Repeat for more groups.",
-        ),
-    ] = None
-    dependence: Annotated[
-        str,
-        VoiceOption("--dependence", help="auto: find annotators who answer as one; none: count every annotator."),
-    ] = "auto"
+    one_voice: list[str] | None = VoiceOption(
+        None,
+        metavar="NAMES",
+        help="Annotators who answer as one, separated by commas; they are counted once. Repeat for more groups.",
+    )
+    dependence: str = VoiceOption("auto", help="auto: find annotators who answer as one; none: count every annotator.")
 
     def apply(self, method: Any, annotations: Any) -> None:
         """Set `dependence` of a method, which may lack it; on a store, annotations are None."""
@@ -309,29 +288,25 @@ def split_voices(texts: Sequence[str], annotations: cp.Annotations) -> list[list
 class DeviceOptions(ThreadOptions):
     """Which device and how many threads to use."""
 
-    device: Annotated[str, DeviceOption("--device", help="auto, cpu, cuda or mps.")] = "auto"
+    device: str = DeviceOption("auto", help="auto, cpu, cuda or mps.")
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
     """Where features of the items come from."""
 
-    features: Annotated[
-        Path | None,
-        FeatureOption(
-            "--features",
-            "-x",
-            help="File with features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images.",
-        ),
-    ] = None
+    features: Path | None = FeatureOption(
+        None,
+        "--features",
+        "-x",
+        help="File with features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images.",
+    )
     text_column: TextColumn = None
-    embedding: Annotated[
-        str,
-        FeatureOption(
-            help="How to embed images (efficientnet-lite0, colours-and-edges, timm:NAME) or texts (minilm, words, "
-            "sentence-transformers:NAME).",
-        ),
-    ] = "auto"
+    embedding: str = FeatureOption(
+        "auto",
+        help="How to embed images (efficientnet-lite0, colours-and-edges, timm:NAME) or texts (minilm, words, "
+        "sentence-transformers:NAME).",
+    )
     id_column: IdColumn = None
     array: ArrayName = None
 

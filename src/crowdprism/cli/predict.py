@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Run folder written by `crowdprism train`.")],
+    run: Path = typer.Argument(..., help="Run folder written by `crowdprism train`."),
     *,
-    features: Annotated[
-        Path, typer.Option("--features", "-x", help="New items: a file of features, a folder of images, or a table.")
-    ],
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="CSV file; standard output by default.")] = None,
-    probabilities: Annotated[
-        bool, typer.Option("--probabilities", help="Add a column with the probability of each class.")
-    ] = False,
+    features: Path = typer.Option(
+        ..., "--features", "-x", help="New items: a file of features, a folder of images, or a table."
+    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="CSV file; standard output by default."),
+    probabilities: bool = typer.Option(
+        False, "--probabilities", help="Add a column with the probability of each class."
+    ),
     id_column: IdColumn = None,
     array: ArrayName = None,
     text_column: TextColumn = None,

@@ -31,9 +31,7 @@ class ContentOptions:
 
     content: Annotated[
         Path | None,
-        typer.Option(
-            "--content", help="Table with the item ids and texts, images or links to show; else from the annotations."
-        ),
+        typer.Option(help="Table with the item ids and texts, images or links to show; else from the annotations."),
     ] = None
     remote_images: Annotated[
         bool, typer.Option("--remote-images", help="Let the page load images from their web addresses.")

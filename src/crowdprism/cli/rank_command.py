@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from crowdprism.cli.options import AsJson, ReadingOption, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_table, print_text, remark, to_records
+from crowdprism.cli.screen import print_json, print_records, print_table, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
 from crowdprism.files import write_whole
 
@@ -22,33 +22,24 @@ N_JUDGES = 10
 
 
 def rank(
-    files: Annotated[
-        list[Path],
-        typer.Argument(help="Tables or exports with a row per comparison; several are merged. - reads standard input."),
-    ],
+    files: list[Path] = typer.Argument(
+        ..., help="Tables or exports with a row per comparison; several are merged. - reads standard input."
+    ),
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML page.")] = None,
-    different: Annotated[
-        str | None, typer.Option("--different", metavar="A,B", help="Tell whether these two items really differ.")
-    ] = None,
-    ask: Annotated[int, typer.Option("--ask", min=0, help="How many pairs to ask next to list.")] = 5,
-    left: Annotated[str | None, ReadingOption("--left", help="Column with the item shown first.")] = None,
-    right: Annotated[str | None, ReadingOption("--right", help="Column with the item shown second.")] = None,
-    winner: Annotated[
-        str | None, ReadingOption("--winner", help="Column with the better item: its name, left, right or tie.")
-    ] = None,
-    judge: Annotated[str | None, ReadingOption("--judge", "--annotator", help="Column with who compared.")] = None,
-    group: Annotated[str | None, ReadingOption("--group", help="Column with the group of the judge.")] = None,
-    skip_missing: Annotated[
-        bool, ReadingOption("--skip-missing", help="Leave out comparisons without a winner.")
-    ] = False,
-    max_size: Annotated[str | None, ReadingOption("--max-size", help="Most bytes of one file, such as 8GB.")] = None,
-    position_bias: Annotated[
-        bool, typer.Option("--position/--no-position", help="Correct for a preference of the left place.")
-    ] = True,
-    reliability: Annotated[
-        bool, typer.Option("--reliability/--no-reliability", help="Let careless judges count less.")
-    ] = True,
+    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
+    different: str | None = typer.Option(None, metavar="A,B", help="Tell whether these two items really differ."),
+    ask: int = typer.Option(5, min=0, help="How many pairs to ask next to list."),
+    left: str | None = ReadingOption(None, help="Column with the item shown first."),
+    right: str | None = ReadingOption(None, help="Column with the item shown second."),
+    winner: str | None = ReadingOption(None, help="Column with the better item: its name, left, right or tie."),
+    judge: str | None = ReadingOption(None, "--judge", "--annotator", help="Column with who compared."),
+    group: str | None = ReadingOption(None, help="Column with the group of the judge."),
+    skip_missing: bool = ReadingOption(False, "--skip-missing", help="Leave out comparisons without a winner."),
+    max_size: str | None = ReadingOption(None, help="Most bytes of one file, such as 8GB."),
+    position_bias: bool = typer.Option(
+        True, "--position/--no-position", help="Correct for a preference of the left place."
+    ),
+    reliability: bool = typer.Option(True, "--reliability/--no-reliability", help="Let careless judges count less."),
     json: AsJson = False,
 ) -> None:
     """Rank items by answers to "which of these two is better?", with intervals.
@@ -123,7 +114,7 @@ def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
 def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
-    print_text("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
+    print("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
     items = to_records({name: column[:N_SHOWN] for name, column in ranking.columns().items()})
     shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
     print_table(
@@ -132,7 +123,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
         [[*(one[name] for name in shown), f"{one['rank_low']} to {one['rank_high']}"] for one in items],
     )
     if len(ranking.items) > N_SHOWN:
-        print_text(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
+        print(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
     if ranking.reliability is not None:
         lowest = ranking.reliability.argsort(kind="stable")[:N_JUDGES]
         rows = to_records({name: column[lowest] for name, column in judge_columns(ranking).items()})

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_text, remark, to_records
+from crowdprism.cli.screen import print_json, print_records, remark, to_records
 from crowdprism.files import write_whole
 
 N_SHOWN = 20
@@ -18,7 +17,7 @@ N_SHOWN = 20
 def rate(
     files: Files,
     *,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="HTML page.")] = None,
+    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
@@ -36,7 +35,7 @@ def rate(
     if json:
         print_json({"icc": result.icc, "items": items, "annotators": people, "warnings": result.warnings})
     else:
-        print_text("\n".join(rating_lines(result)))
+        print("\n".join(rating_lines(result)))
         best = sorted(items, key=lambda row: -row["score"])[:N_SHOWN]
         print_records("Items with the highest scores", best)
         print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_SHOWN])

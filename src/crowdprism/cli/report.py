@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -22,16 +22,14 @@ if TYPE_CHECKING:
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Run folder written by `aggregate` or `train`.")],
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(help="The annotation files of the run; they add agreement and coverage to the page."),
-    ] = None,
+    run: Path = typer.Argument(..., help="Run folder written by `aggregate` or `train`."),
+    files: list[Path] | None = typer.Argument(
+        None, help="The annotation files of the run; they add agreement and coverage to the page."
+    ),
     *,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="HTML file; report.html in the run folder by default."),
-    ] = None,
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="HTML file; report.html in the run folder by default."
+    ),
     page: Page = None,
     content: ContentOptions,
     reading: ReadingOptions,

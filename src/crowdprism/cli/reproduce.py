@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,20 +18,16 @@ N_FAILURES_SHOWN = 5
 
 
 def reproduce(
-    table: Annotated[
-        str, typer.Argument(help="Name of a table, or path of your own TOML file.", show_default=False)
-    ] = "",
-    budget: Annotated[str, typer.Option(help="How much to run: quick, cpu or paper.")] = "quick",
-    cells: Annotated[list[str] | None, typer.Option(help="Only these columns; separate by commas or repeat.")] = None,
-    methods: Annotated[list[str] | None, typer.Option(help="Only these methods; separate by commas or repeat.")] = None,
-    seeds: Annotated[list[int] | None, typer.Option(help="Seeds of the trials; repeat for several.")] = None,
-    processes: Annotated[int, typer.Option(min=1, help="Fits to run at the same time, one thread each.")] = 1,
-    output: Annotated[
-        Path, typer.Option("--output", "-o", help="Folder for pages, figures and rows.")
-    ] = DEFAULT_FOLDER,
-    rows: Annotated[Path | None, typer.Option(help="File of rows; rows.jsonl in the folder by default.")] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="Run failed fits again.")] = False,
-    report_only: Annotated[bool, typer.Option("--report-only", help="Write the page from stored rows.")] = False,
+    table: str = typer.Argument("", help="Name of a table, or path of your own TOML file.", show_default=False),
+    budget: str = typer.Option("quick", help="How much to run: quick, cpu or paper."),
+    cells: list[str] | None = typer.Option(None, help="Only these columns; separate by commas or repeat."),
+    methods: list[str] | None = typer.Option(None, help="Only these methods; separate by commas or repeat."),
+    seeds: list[int] | None = typer.Option(None, help="Seeds of the trials; repeat for several."),
+    processes: int = typer.Option(1, min=1, help="Fits to run at the same time, one thread each."),
+    output: Path = typer.Option(DEFAULT_FOLDER, "--output", "-o", help="Folder for pages, figures and rows."),
+    rows: Path | None = typer.Option(None, help="File of rows; rows.jsonl in the folder by default."),
+    retry: bool = typer.Option(False, "--retry", help="Run failed fits again."),
+    report_only: bool = typer.Option(False, "--report-only", help="Write the page from stored rows."),
     json: AsJson = False,
 ) -> None:
     """Run a published experiment and compare it with the published numbers; without TABLE, list all.

@@ -68,7 +68,7 @@ def remark(text: str) -> None:
     add_to_log(text)
     if not _quiet:
         when = f"{time.monotonic() - _start:6.2f} s  " if _verbose else ""
-        console(stderr=True).print(f"{when}{text}", markup=False)
+        print(f"{when}{text}", file=sys.stderr)
 
 
 def print_labelled(label: str, style: str, text: str) -> None:
@@ -82,7 +82,7 @@ def print_error(text: str) -> None:
     if _verbose and sys.exc_info()[0] is not None:
         import traceback
 
-        console(stderr=True).print(traceback.format_exc(), markup=False)
+        print(traceback.format_exc(), file=sys.stderr)
     print_labelled("error", "bold red", text)
 
 
@@ -125,10 +125,6 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in listed:
         table.add_row(*(Text(format_cell(cell)) for cell in row))
     console().print(table)
-
-
-def print_text(text: str) -> None:
-    console().print(text, markup=False)
 
 
 def print_csv(columns: Mapping[str, Sequence[Any]]) -> None:

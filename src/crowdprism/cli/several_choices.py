@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import REPORT, rounded, run_target, save_csv
-from crowdprism.cli.screen import log_text, print_csv, print_json, print_records, print_text, remark
+from crowdprism.cli.screen import log_text, print_csv, print_json, print_records, remark
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -23,14 +23,13 @@ if TYPE_CHECKING:
 class ChoiceOptions:
     """Whether answers hold several choices, and which of them are no choice."""
 
-    multi: Annotated[
-        bool, ReadingOption("--multi", help="Answers hold several choices: lists, a|b in a column, or 0/1 columns.")
-    ] = False
-    separator: Annotated[str, ReadingOption("--separator", help="Between choices in a cell, with --multi.")] = "|"
-    abstain: Annotated[
-        str | None,
-        ReadingOption("--abstain", help="Answers that no item truly has, such as unsure; who gives them is evidence."),
-    ] = None
+    multi: bool = ReadingOption(
+        False, "--multi", help="Answers hold several choices: lists, a|b in a column, or 0/1 columns."
+    )
+    separator: str = ReadingOption("|", help="Between choices in a cell, with --multi.")
+    abstain: str | None = ReadingOption(
+        None, help="Answers that no item truly has, such as unsure; who gives them is evidence."
+    )
 
     def use_abstentions(self, aggregator: Aggregator, annotations: cp.Annotations) -> None:
         """Let the aggregator learn from the answers that --abstain names."""
@@ -132,7 +131,7 @@ class ChoiceOptions:
 def print_summary(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> None:
     from crowdprism.report.choices_page import annotator_rows, choice_lines, choice_rows
 
-    print_text("\n".join(choice_lines(result, annotations)))
+    print("\n".join(choice_lines(result, annotations)))
     print_records("Choices", choice_rows(result, annotations))
     lowest = sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])[:10]
     print_records("Annotators who miss most", lowest)

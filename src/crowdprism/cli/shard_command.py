@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -19,19 +19,15 @@ if TYPE_CHECKING:
 
 
 def shard(
-    files: Annotated[
-        list[Path], typer.Argument(help="Tables with one row per annotation: .parquet, .csv, .tsv, .jsonl.")
-    ],
+    files: list[Path] = typer.Argument(..., help="Tables with one row per annotation: .parquet, .csv, .tsv, .jsonl."),
     *,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Folder of the store.")],
-    item: Annotated[str | None, typer.Option("--item", help="Column with the item ids.")] = None,
-    annotator: Annotated[str | None, typer.Option("--annotator", help="Column with the annotator ids.")] = None,
-    label: Annotated[str | None, typer.Option("--label", help="Column with the labels.")] = None,
-    weight: Annotated[str | None, typer.Option("--weight", help="Column with the weights.")] = None,
-    skip_missing: Annotated[
-        bool, typer.Option("--skip-missing", help="Leave out rows without item, annotator or label.")
-    ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace a store that is there.")] = False,
+    output: Path = typer.Option(..., "--output", "-o", help="Folder of the store."),
+    item: str | None = typer.Option(None, help="Column with the item ids."),
+    annotator: str | None = typer.Option(None, help="Column with the annotator ids."),
+    label: str | None = typer.Option(None, help="Column with the labels."),
+    weight: str | None = typer.Option(None, help="Column with the weights."),
+    skip_missing: bool = typer.Option(False, "--skip-missing", help="Leave out rows without item, annotator or label."),
+    force: bool = typer.Option(False, "--force", help="Replace a store that is there."),
     json: AsJson = False,
 ) -> None:
     """Sort tables that do not fit in memory into a store, from which `aggregate` works.
@@ -62,13 +58,9 @@ def shard(
 class StoreOptions:
     """How to work on a store."""
 
-    engine: Annotated[str, StoreOption("--engine", help="Where to work on a store: local (this machine) or spark.")] = (
-        "local"
-    )
-    master: Annotated[
-        str | None, StoreOption("--master", help="Address of the Spark cluster, such as spark://host:7077.")
-    ] = None
-    resume: Annotated[bool, StoreOption("--resume", help="Go on with a run on a store that was interrupted.")] = False
+    engine: str = StoreOption("local", help="Where to work on a store: local (this machine) or spark.")
+    master: str | None = StoreOption(None, help="Address of the Spark cluster, such as spark://host:7077.")
+    resume: bool = StoreOption(False, "--resume", help="Go on with a run on a store that was interrupted.")
 
     def require_store(self) -> None:
         """Raise if an option was given that only a store has."""
@@ -89,10 +81,12 @@ def holds_store(files: list[Path]) -> bool:
 def beyond_memory(annotations: cp.Annotations, aggregator: Aggregator) -> bool:
     """Whether class probabilities of all items would not fit, and the method can work without them."""
     from crowdprism.results.confusion import MAX_TABLE_BYTES
+
+    if 8 * annotations.n_items * annotations.n_classes <= MAX_TABLE_BYTES:
+        return False
     from crowdprism.shards.store_runs import OUT_OF_CORE
 
-    needed = 8 * annotations.n_items * annotations.n_classes
-    return needed > MAX_TABLE_BYTES and aggregator.name in OUT_OF_CORE
+    return aggregator.name in OUT_OF_CORE
 
 
 @dataclass(frozen=True)

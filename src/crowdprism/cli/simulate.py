@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -28,27 +28,24 @@ class Truth:
 
 
 def simulate(
-    target: Annotated[Path, typer.Argument(help="File to write; its ending selects the format.")],
+    target: Path = typer.Argument(..., help="File to write; its ending selects the format."),
     *,
-    truth: Annotated[
-        Path | None, typer.Option("--truth", help="CSV file with the true class of each item, instead of random items.")
-    ] = None,
-    dataset: Annotated[str | None, typer.Option(help="Data set whose training items are labelled.")] = None,
-    items: Annotated[int | None, typer.Option(help="Number of items: random, or the first of the data set.")] = None,
-    annotators: Annotated[int, typer.Option(help="Number of annotators.")] = 20,
-    classes: Annotated[int, typer.Option(help="Number of classes of random items.")] = 3,
-    family: Annotated[str, typer.Option(help="Family of annotators; `list` lists all.")] = "class-wise",
-    level: Annotated[float | None, typer.Option(help="Parameter of the family; see `--family list`.")] = None,
-    pattern: Annotated[str, typer.Option(help="Which annotators label which items; `list` lists all.")] = "per-item",
-    amount: Annotated[float | None, typer.Option(help="Parameter of the pattern, such as labels per item.")] = None,
-    copiers: Annotated[int, typer.Option(help="How many annotators copy from others.")] = 0,
-    machines: Annotated[
-        int | None,
-        typer.Option(help="Use machine annotators trained on the images of --dataset: 1 with experts, 2 without."),
-    ] = None,
-    item: Annotated[str, typer.Option(help="Column of --truth with the item ids.")] = "item",
-    label: Annotated[str, typer.Option(help="Column of --truth with the true classes.")] = "label",
-    seed: Annotated[int, typer.Option(help="Random seed of true classes, annotators and labels.")] = 0,
+    truth: Path | None = typer.Option(None, help="CSV file with the true class of each item, instead of random items."),
+    dataset: str | None = typer.Option(None, help="Data set whose training items are labelled."),
+    items: int | None = typer.Option(None, help="Number of items: random, or the first of the data set."),
+    annotators: int = typer.Option(20, help="Number of annotators."),
+    classes: int = typer.Option(3, help="Number of classes of random items."),
+    family: str = typer.Option("class-wise", help="Family of annotators; `list` lists all."),
+    level: float | None = typer.Option(None, help="Parameter of the family; see `--family list`."),
+    pattern: str = typer.Option("per-item", help="Which annotators label which items; `list` lists all."),
+    amount: float | None = typer.Option(None, help="Parameter of the pattern, such as labels per item."),
+    copiers: int = typer.Option(0, help="How many annotators copy from others."),
+    machines: int | None = typer.Option(
+        None, help="Use machine annotators trained on the images of --dataset: 1 with experts, 2 without."
+    ),
+    item: str = typer.Option("item", help="Column of --truth with the item ids."),
+    label: str = typer.Option("label", help="Column of --truth with the true classes."),
+    seed: int = typer.Option(0, help="Random seed of true classes, annotators and labels."),
 ) -> None:
     """Simulate annotations; the true classes are written as gold.
 

@@ -6,7 +6,7 @@ import io
 import os
 from contextlib import ExitStack, redirect_stderr
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -41,27 +41,23 @@ def train(
     files: Files,
     *,
     features: FeatureOptions,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", help="Run folder for classifier, labels.csv, annotators.csv and report.html."),
-    ] = None,
-    method: Annotated[
-        str,
-        typer.Option("--method", "-m", help="Name of the method; `list` lists all.", **listing(classifier_names)),
-    ] = DEFAULT_METHOD,
-    network: Annotated[str, typer.Option(help="Name of the network; chosen by the features by default.")] = "auto",
-    epochs: Annotated[int | None, typer.Option(help="Passes over the data.")] = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue an interrupted training with the same --output.")
-    ] = False,
-    checkpoint: Annotated[
-        Path | None, typer.Option(help="Folder for the state after each epoch; OUTPUT.checkpoint by default.")
-    ] = None,
+    output: Path | None = typer.Option(
+        None, "--output", "-o", help="Run folder for classifier, labels.csv, annotators.csv and report.html."
+    ),
+    method: str = typer.Option(
+        DEFAULT_METHOD, "--method", "-m", help="Name of the method; `list` lists all.", **listing(classifier_names)
+    ),
+    network: str = typer.Option("auto", help="Name of the network; chosen by the features by default."),
+    epochs: int | None = typer.Option(None, help="Passes over the data."),
+    resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training with the same --output."),
+    checkpoint: Path | None = typer.Option(
+        None, help="Folder for the state after each epoch; OUTPUT.checkpoint by default."
+    ),
     report: WithReport = True,
     force: Force = False,
     reading: ReadingOptions,
     voices: VoiceOptions,
-    seed: Annotated[int, typer.Option(help="Random seed; the same seed gives the same classifier.")] = 0,
+    seed: int = typer.Option(0, help="Random seed; the same seed gives the same classifier."),
     device: DeviceOptions,
     json: AsJson = False,
 ) -> None:

@@ -17,7 +17,6 @@ from crowdprism.diagnostics.agreement import AgreementReport, agreement
 from crowdprism.diagnostics.annotator_accounts import class_prior_of
 from crowdprism.diagnostics.calibration import calibration
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph
-from crowdprism.diagnostics.findings import Finding
 from crowdprism.diagnostics.label_evidence import matching
 from crowdprism.errors import CrowdprismWarning, counted
 from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge
@@ -46,7 +45,6 @@ LEAST_GOLD = 20  # with fewer gold labels a reliability curve is noise
 MOST_PAIR_NAMES = 20
 LEAST_SHARED = 5
 NOT_OF_THE_FIT = ("checkpoint", "resume", "callbacks", "n_workers")  # they change where and how, not what is learned
-MOST_EXAMINED_CLASSES = 20  # with more, the geometry takes tens of seconds
 MOST_NODES = 40
 MOST_EDGES = 160
 MOST_PARTS = 5
@@ -73,7 +71,8 @@ def build_content(
     agreed = measured_agreement(annotations)
     judged = judge(result, annotations)
     table = build_annotators(result, annotations, judged, agreed)
-    checks = identifiability_checks(result, annotations, agreed, options.examine)
+    graph = None if agreed is None else agreed.graph
+    checks = () if annotations is None else examined(result, annotations, graph, options.examine)
     verdict = build_verdict(result, annotations, agreed, table, checks)
     review = build_review(result, annotations, options)
     return ReportContent(
@@ -108,18 +107,6 @@ def with_account(result: FitResult, annotations: Annotations | None) -> FitResul
     if result.account is not None and result.account.n_gold == n_gold:
         return result if result.annotations is not None else replace(result, annotations=annotations)
     return replace(result, annotations=annotations, saved_account=None)
-
-
-def identifiability_checks(
-    result: FitResult, annotations: Annotations | None, agreed: AgreementReport | None, examine: bool | None
-) -> tuple[Finding, ...]:
-    """Whether the annotations determine what was learned; `examine=None` checks this if it is quick."""
-    if annotations is None or not result.n_items or examine is False:
-        return ()
-    if examine is None and result.n_classes > MOST_EXAMINED_CLASSES:
-        sentence = f"Not checked, because it takes long with {result.n_classes} classes."
-        return (Finding("identifiability", "note", sentence, "Run `crowdprism diagnose` to check it."),)
-    return examined(result, annotations, None if agreed is None else agreed.graph)
 
 
 def measured_agreement(annotations: Annotations | None) -> AgreementReport | None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from crowdprism.annotations.notebook import visible
 from crowdprism.errors import counted
 from crowdprism.report.annotator_rows import ADVERSE, CARELESS
 from crowdprism.report.report_records import AnnotatorTable, Review, Step, Verdict
+from crowdprism.report.verdict import first_names
 from crowdprism.results import FitResult
 
 MOST_NAMED = 5
@@ -27,22 +26,9 @@ def next_steps(result: FitResult, review: Review, table: AnnotatorTable, verdict
         steps.append(Step(text, link="#items", link_text="Items to review"))
     odd = [row.name for row in table.rows if {CARELESS, ADVERSE} & set(row.remarks)]
     if odd:
-        text = f"Talk to {names(odd)}: their labels look like guesses or contradict the others."
+        text = f"Talk to {first_names(odd, MOST_NAMED)}: their labels look like guesses or contradict the others."
         steps.append(Step(text, link="#annotators", link_text="Annotators"))
     if any(one.name in THIN and one.severity in ("warning", "caution") for one in verdict.findings):
         text = "Ask for labels that connect annotators and items."
         steps.append(Step(text, command=f"crowdprism suggest {visible(source) or 'labels.csv'} -o next.csv"))
     return steps
-
-
-def names(listed: Sequence[str]) -> str:
-    """The first few names.
-
-    Examples
-    --------
-    >>> names(["ann", "bob"]), names(["a", "b", "c", "d", "e", "f", "g"])
-    ('ann and bob', 'a, b, c, d, e and 2 others')
-    """
-    if len(listed) > MOST_NAMED:
-        return f"{', '.join(listed[:MOST_NAMED])} and {counted(len(listed) - MOST_NAMED, 'other')}"
-    return " and ".join(filter(None, [", ".join(listed[:-1]), listed[-1]]))

@@ -28,6 +28,7 @@ HARDLY_ANY_AGREEMENT, SOME_AGREEMENT = 0.1, 0.4
 THIN_SHARE, MOSTLY_THIN = 0.2, 0.5  # of the items have a single label
 SMALL_SHARE, LARGE_SHARE = 0.05, 0.25  # of the labels concerned: below a note, between a caution, above a warning
 ENOUGH_GOLD = 20
+MOST_EXAMINED_CLASSES = 20  # with more, the geometry takes tens of seconds
 NARROW = 0.2  # width of the interval of expected accuracy that gold has to reach: about 40 answers
 N_NAMES = 3
 
@@ -52,18 +53,14 @@ def build_verdict(
     if annotations is None:
         sentence = "Agreement and coverage were not checked, because the report was made without the annotations."
         found.append(Finding("annotations", "note", sentence, "Pass them: result.report(path, annotations)."))
-    level = level_of(found, result)
+    serious = {finding.name for finding in found if finding.severity == "warning"}
+    level: Level = "unreliable" if serious else "unconfirmed"
+    if is_confirmed(result) and "gold" not in serious:
+        level = "confirmed"
     if level == "confirmed":  # gold has seen what these warn of
         found = [replace(one, severity="caution") if one.severity == "warning" else one for one in found]
     found.sort(key=lambda finding: -SEVERITIES.index(finding.severity))
     return Verdict(level, worst(found), headline(level, worst(found), result), scope_of(found), tuple(found))
-
-
-def level_of(found: Sequence[Finding], result: FitResult) -> Level:
-    serious = {finding.name for finding in found if finding.severity == "warning"}
-    if is_confirmed(result) and "gold" not in serious:
-        return "confirmed"
-    return "unreliable" if serious else "unconfirmed"
 
 
 def is_confirmed(result: FitResult) -> bool:
@@ -106,8 +103,15 @@ def scope_of(findings: Sequence[Finding]) -> str:
     return f"{text} Without gold (known true classes), these checks cannot show how many labels are right."
 
 
-def examined(result: FitResult, annotations: Annotations, graph: CoLabellingGraph | None) -> tuple[Finding, ...]:
-    """Whether the annotations determine what was learned, condition by condition."""
+def examined(
+    result: FitResult, annotations: Annotations, graph: CoLabellingGraph | None, wanted: bool | None
+) -> tuple[Finding, ...]:
+    """Whether the annotations determine what was learned, condition by condition; if it is quick, unless `wanted`."""
+    if not result.n_items or wanted is False:
+        return ()
+    if wanted is None and result.n_classes > MOST_EXAMINED_CLASSES:
+        sentence = f"Not checked, because it takes long with {result.n_classes} classes."
+        return (Finding("identifiability", "note", sentence, "Run `crowdprism diagnose` to check it."),)
     return tuple(
         replace(
             finding,
@@ -122,7 +126,13 @@ def examined(result: FitResult, annotations: Annotations, graph: CoLabellingGrap
 def from_checks(checks: Sequence[Finding]) -> list[Finding]:
     """Summarize the conditions: those that clearly fail, or that none does."""
     failed = [check for check in checks if check.severity == "warning" and check.name != "co-labelling"]
-    found = [concerned(check) for check in failed if check.name in DECISIVE]
+    found = [check for check in failed if check.name in DECISIVE]
+    found = [  # the value of this check is the share of items in swapped classes
+        replace(check, severity=by_share(check.value))
+        if check.name == "class order" and check.value is not None
+        else check
+        for check in found
+    ]
     thin = [check.name.removeprefix("scattering of ") for check in failed if check.name not in DECISIVE]
     if thin:
         sentence = f"The {' and the '.join(thin)} are not varied enough to determine the result uniquely."
@@ -133,18 +143,8 @@ def from_checks(checks: Sequence[Finding]) -> list[Finding]:
     return [Finding("identifiability", "good", sentence, 'See "For specialists".')]
 
 
-def concerned(check: Finding) -> Finding:
-    """The check with a severity by the share of items in swapped classes, where that was measured."""
-    if check.name != "class order" or check.value is None:
-        return check
-    return replace(check, severity=by_share(check.value))
-
-
 def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]:
-    """(n_items,) whether an item has labels; all do if annotations are not given.
-
-    Items without labels have the method's prior or prediction, which says nothing about the crowd.
-    """
+    """(n_items,) whether an item has labels; without, its label is a prior or prediction, which says nothing here."""
     return np.ones(result.n_items, dtype=bool) if annotations is None else annotations.labels_per_item > 0
 
 
@@ -172,8 +172,8 @@ def from_agreement(agreement: AgreementReport) -> list[Finding]:
         return found
     alpha = f"Krippendorff's alpha is {agreement.alpha:.2f}"
     if agreement.alpha < HARDLY_ANY_AGREEMENT:
-        sentence = f"{alpha}: annotators agree hardly more than by chance."
         remedy = "Check the instructions, and label a few items yourself, before collecting more."
+        sentence = f"{alpha}: annotators agree hardly more than by chance."
         found.append(Finding("agreement", "warning", sentence, remedy))
     elif agreement.alpha < SOME_AGREEMENT:
         sentence = f"{alpha}: annotators often disagree, so labels depend on which annotators the method trusts."
@@ -231,7 +231,9 @@ def from_copies(result: FitResult, table: AnnotatorTable) -> list[Finding]:
     found = []
     if result.voices:
         counted = {name for group in result.voices for name in group}
-        share = share_of_labels(result, [name in counted for name in result.annotators.tolist()])
+        chosen = np.array([name in counted for name in result.annotators.tolist()], dtype=bool)
+        weight = np.ones(result.n_annotators) if result.labels_per_annotator is None else result.labels_per_annotator
+        share = float(weight[chosen].sum() / max(weight.sum(), 1))
         sentence = (
             f"{visible(describe_voices(result.voices, result.n_annotators))} They gave {share:.0%} of the labels."
         )
@@ -246,12 +248,6 @@ def from_copies(result: FitResult, table: AnnotatorTable) -> list[Finding]:
         remedy = "Check whether they copied or share a source."
         found.append(Finding("copies", by_share(table.copied_share), sentence, remedy, table.copied_share))
     return found
-
-
-def share_of_labels(result: FitResult, chosen: Sequence[bool]) -> float:
-    """Share of all labels that the chosen annotators gave; of the annotators, if labels were not counted."""
-    counts = np.ones(result.n_annotators) if result.labels_per_annotator is None else result.labels_per_annotator
-    return float(counts[np.array(chosen, dtype=bool)].sum() / max(counts.sum(), 1))
 
 
 def from_annotators(table: AnnotatorTable) -> list[Finding]:
@@ -284,7 +280,7 @@ def from_fit(result: FitResult) -> list[Finding]:
     return [Finding("fit", "caution", visible(text)) for text in result.warnings if text != known]
 
 
-def first_names(names: list[str]) -> str:
+def first_names(names: Sequence[str], most: int = N_NAMES) -> str:
     """The first few names and the number of others.
 
     Examples
@@ -292,5 +288,5 @@ def first_names(names: list[str]) -> str:
     >>> first_names(["ann", "bob", "cy", "di", "eve"])
     'ann, bob, cy and 2 more'
     """
-    first = ", ".join(names[:N_NAMES])
-    return first if len(names) <= N_NAMES else f"{first} and {len(names) - N_NAMES} more"
+    first = ", ".join(names[:most])
+    return first if len(names) <= most else f"{first} and {len(names) - most} more"
