@@ -58,7 +58,7 @@ def test_gold_of_unknown_items_is_counted_and_the_first_is_named() -> None:
     ("given", "message"),
     [
         ({"u": "cat"}, r"None of the 1 gold items .* 'u'.*'x'"),
-        ({"x": "cow", "y": "cat"}, r"1 of 2 gold labels are not among the 2 classes .* 'cow' for item 'x'.*classes="),
+        ({"x": "cow", "y": "cat"}, r"1 of 2 gold labels are not among the 2 given; .* 'cow' for item 'x'.*classes="),
         ([("x", "cat"), ("x", "dog")], r"item 'x' with 'cat' and then 'dog'"),
         ({}, "gold is empty"),
         ([("x", "cat", 1)], r"pairs .* row 0"),

@@ -6,7 +6,7 @@ before it raises, so that a user mends a file once and not once per mistake.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from crowdprism.annotations.names import INT32_MAX, NameArray, is_missing, plain
 from crowdprism.errors import InvalidAnnotationsError, some
 
 MAYBE_NAN = (float, np.floating, np.datetime64, np.timedelta64)
+MOST_SHOWN = 1000  # rows that are looked at for unknown names
 MISSING_KINDS = ("NAType", "NaTType", "MaskedConstant")
 
 
@@ -43,7 +44,6 @@ def require(breaches: Iterable[Breach | None], where: str = "") -> None:
 
 
 def check_lengths(columns: dict[str, Any]) -> Breach | None:
-    """All columns of a long table have the same number of rows."""
     lengths = {name: len(column) for name, column in columns.items() if column is not None}
     if len(set(lengths.values())) <= 1:
         return None
@@ -58,7 +58,6 @@ def check_any(n_annotations: int) -> Breach | None:
 
 
 def check_present(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
-    """No value is missing (None, NaN, NA)."""
     rows = missing_rows(values)
     if not len(rows):
         return None
@@ -124,15 +123,25 @@ def _can_be_hashed(value: Any) -> bool:
     return True
 
 
-def check_known(codes: np.ndarray, values: Sequence[Any] | NameArray, known: NameArray, role: str) -> Breach | None:
+def check_known(
+    codes: np.ndarray,
+    values: Any,
+    known: NameArray,
+    role: str,
+    *,
+    place: Callable[[int], str] = "in row {}".format,
+    remedy: str = "",
+) -> Breach | None:
     """Every value is one of the names that the caller listed (codes are -1 where it is not)."""
     rows = np.flatnonzero(codes < 0)
     if not len(rows):
         return None
+    row = int(rows[0])
+    unknown = list(dict.fromkeys(plain(values[int(at)]) for at in rows[:MOST_SHOWN]))
     return Breach(
-        f"{len(rows)} of {len(values)} {role}s are not among the {len(known)} given; "
-        f"the first is {plain(values[rows[0]])!r} in row {rows[0]}. Given were {some(known.tolist())}.",
-        f"Extend that list or correct the {role}s.",
+        f"{len(rows)} of {len(values)} {role}s are not among the {len(known)} given; the first is "
+        f"{plain(values[row])!r} {place(row)}. Given were {some(known.tolist(), 10)}. Unknown are {some(unknown, 10)}.",
+        remedy or f"Extend that list or correct the {role}s.",
     )
 
 
@@ -140,8 +149,8 @@ def check_two_classes(classes: NameArray) -> Breach | None:
     if len(classes) >= 2:
         return None
     return Breach(
-        f"There is only one class: {some(classes.tolist())}.",
-        "List every class that annotators could choose with {classes}",
+        f"There is only one class: {some(classes.tolist())}; every answer is this one.",
+        "Check the column of the labels, or list every class that annotators could choose with {classes}",
     )
 
 
@@ -159,7 +168,6 @@ def check_distinct(names: Sequence[Any] | NameArray, role: str) -> Breach | None
 
 
 def check_code_range(count: int, role: str) -> Breach | None:
-    """The number of names fits the integer type that stores their codes."""
     if count <= INT32_MAX:
         return None
     return Breach(
@@ -169,7 +177,6 @@ def check_code_range(count: int, role: str) -> Breach | None:
 
 
 def check_weights(weights: np.ndarray | None) -> Breach | None:
-    """Weights are finite and not negative."""
     if weights is None:
         return None
     rows = np.flatnonzero(~np.isfinite(weights) | (weights < 0))
@@ -183,7 +190,6 @@ def check_weights(weights: np.ndarray | None) -> Breach | None:
 
 
 def check_no_repeats(item: np.ndarray, annotator: np.ndarray, items: NameArray, annotators: NameArray) -> Breach | None:
-    """No annotator labelled the same item twice (used where repeats are declared an error)."""
     key = item.astype(np.int64) * max(len(annotators), 1) + annotator
     order = np.argsort(key, kind="stable")
     repeated = np.sort(order[1:][key[order][1:] == key[order][:-1]])

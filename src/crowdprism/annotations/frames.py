@@ -168,7 +168,6 @@ def hugging_face_dataset(columns: Mapping[str, Any]) -> Any:
 
 
 def frame_values(values: np.ndarray, kind: str) -> Any:
-    """A column as a frame takes it."""
     if values.dtype != object:
         return values
     listed = values.tolist()

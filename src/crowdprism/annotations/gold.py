@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations.building import gold_by_item, gold_codes
-from crowdprism.annotations.checks import Breach, require
+from crowdprism.annotations.checks import check_known, require
 from crowdprism.annotations.frames import columns_of_frame
-from crowdprism.annotations.names import NameArray, is_missing, plain, positions
+from crowdprism.annotations.names import is_missing, plain, positions
 from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, some
 
 if TYPE_CHECKING:
@@ -39,7 +39,9 @@ def with_gold(annotations: Annotations, gold: Any) -> Annotations:
     items, labels = [item for item, _ in known], [label for _, label in known]
     place = positions(annotations.items, items)
     require_some_known(place, items, annotations)
-    require([unknown_classes(items, labels, annotations)])
+    codes, place_of = positions(annotations.classes, labels), (lambda row: f"for item {items[row]!r}")
+    remedy = "Correct them, or list the class when reading the annotations, with {classes}"
+    require([check_known(codes, labels, annotations.classes, "gold label", place=place_of, remedy=remedy)])
     before = annotations.gold_by_name()
     merged = gold_by_item([*before, *items], [*before.values(), *labels])
     return replace(annotations, gold=gold_codes(merged, annotations.items, annotations.classes))
@@ -85,17 +87,3 @@ def require_some_known(place: NDArray[Any], items: list[Any], annotations: Annot
             AlignmentWarning,
             stacklevel=4,
         )
-
-
-def unknown_classes(items: list[Any], labels: list[Any], annotations: Annotations) -> Breach | None:
-    """Gold labels are classes of the annotations."""
-    classes: NameArray = annotations.classes
-    rows = np.flatnonzero(positions(classes, labels) < 0)
-    if not len(rows):
-        return None
-    first = int(rows[0])
-    return Breach(
-        f"{len(rows)} of {len(labels)} gold labels are not among the {len(classes)} classes "
-        f"({some(classes.tolist(), 10)}); the first is {labels[first]!r} for item {items[first]!r}.",
-        "Correct them, or list the class when reading the annotations, with {classes}",
-    )

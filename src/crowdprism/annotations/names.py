@@ -153,7 +153,6 @@ def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]
 
 
 def same_names(first: NameArray, second: NameArray) -> bool:
-    """Tell whether two name arrays hold equal names in the same order."""
     return first is second or (len(first) == len(second) and bool(first.tolist() == second.tolist()))
 
 

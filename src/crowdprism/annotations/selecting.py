@@ -197,7 +197,6 @@ def merged_names(vocabularies: Sequence[NameArray], role: str) -> NameArray:
 
 
 def number_or_default(part: Annotations, name: str) -> NDArray[Any]:
-    """A part's numeric column, or what its absence means: weight 1, time unknown."""
     values: NDArray[Any] | None = getattr(part, name)
     if values is not None:
         return values

@@ -63,7 +63,6 @@ class AnnotationSummary:
 
 
 def summarize(annotations: Annotations) -> AnnotationSummary:
-    """Count what the annotations contain; see `Annotations.summary`."""
     a = annotations
     pairs = a.item.astype(np.int64) * max(a.n_annotators, 1) + a.annotator
     shares = np.bincount(a.label, minlength=a.n_classes) / max(a.n_annotations, 1)
@@ -90,7 +89,6 @@ def summarize(annotations: Annotations) -> AnnotationSummary:
 
 
 def spread(counts: np.ndarray) -> Spread:
-    """Smallest, middle and largest; zeros where there is nothing to count."""
     if not len(counts):
         return Spread(0, 0.0, 0)
     return Spread(int(counts.min()), float(np.median(counts)), int(counts.max()))

@@ -134,7 +134,6 @@ def _copy(response: Any, file: Any, bar: Bar) -> int:
 
 
 def _is_correct(path: Path, download: Download) -> bool:
-    """Whether the checksum is the expected one; true if none is known (the length was checked already)."""
     return download.checksum is None or checksum(path, like=download.checksum) == download.checksum
 
 

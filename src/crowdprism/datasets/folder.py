@@ -47,13 +47,10 @@ class DatasetReaders:
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """The files of one data set in a folder."""
-
     entry: DatasetEntry
     path: Path
 
     def table(self, file: str) -> pl.DataFrame:
-        """A gzipped CSV as a data frame."""
         import polars as pl
 
         try:
@@ -177,7 +174,6 @@ def _cifar10(files: DatasetFolder) -> DatasetReaders:
 
 
 def _train_and_test(files: DatasetFolder, file: str, name: str) -> NDArray[Any]:
-    """An array of the training items followed by that of the test items."""
     return np.concatenate([files.array(file, name.format(part)) for part in ("train", "test")])
 
 

@@ -40,7 +40,6 @@ LABELME_TABLES = ["answers.txt", *(f"{kind}_{s}.txt" for kind in ("labels", "fil
 
 
 def original_readers(entry: DatasetEntry, folder: Path) -> DatasetReaders:
-    """Readers of the public files that `fetch_dataset` put into `folder`."""
     if entry.name == "labelme":
         return labelme_readers(entry, folder / entry.downloads[0].file)
     return _cifar10(entry, folder) if entry.name == "cifar10" else _idx_files(entry, folder)
@@ -148,7 +147,6 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
 
 
 def read_labelme_texts(path: Path) -> dict[str, str]:
-    """The text files of the archive, by name."""
     texts = {name: content.decode(errors="replace") for name, content in read_members(path, LABELME_TABLES)}
     missing = [name for name in LABELME_TABLES if name not in texts]
     if missing:

@@ -50,7 +50,6 @@ class Recipe:
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def write_into(self, folder: Path) -> None:
-        """Write the recipe's files into an existing folder."""
         record = {"schema": SCHEMA, **{name: getattr(self, name) for name in TEXT_FIELDS}}
         (folder / RECIPE_FILE).write_text(json.dumps(record), encoding="utf-8")
         arrays: dict[str, Any] = dict(self.state)

@@ -65,7 +65,6 @@ def not_found(document: Document, loaded: dict[str, Any]) -> UnreadableFileError
 
 
 def require_same_length(document: Document, arrays: dict[str, NDArray[Any]]) -> None:
-    """Stop where arrays that belong together are not lists of one length."""
     if len({array.shape for array in arrays.values()}) > 1 or any(array.ndim != 1 for array in arrays.values()):
         listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
         raise UnreadableFileError(

@@ -131,7 +131,6 @@ def from_rows(document: Document, format: str, rows: Iterable[Row]) -> RawCompar
 
 
 def typed(values: list[Any]) -> Any:
-    """Names of a file in one type: text unless all are whole numbers."""
     if all(type(value) is int for value in values):
         return values
     return pl.Series([None if value is None else str(value) for value in values], dtype=pl.String)
@@ -173,7 +172,6 @@ def ranking_rows(document: Document) -> Iterator[Row]:
 
 
 def ranked_options(value: Any, where: str) -> list[tuple[str, float]]:
-    """Options with their ranks, in the order of names."""
     if not isinstance(value, list) or not all(isinstance(one, dict) and {"value", "rank"} <= set(one) for one in value):
         raise UnreadableFileError(f"{where} holds no ranking (a list of value and rank). Choose another question.")
     return sorted((str(one["value"]), one["rank"]) for one in value if isinstance(one["rank"], (int, float)))

@@ -63,7 +63,6 @@ class Document:
 
     @cached_property
     def container(self) -> Container:
-        """What kind of file it is, by its content."""
         head = self.data[:HEAD_BYTES]
         for magic, container in MAGIC.items():
             if head.startswith(magic):
@@ -161,7 +160,6 @@ class Document:
 
     @property
     def sample_rows(self) -> list[list[str]]:
-        """The first rows of a text table, header included."""
         return self._sample[1]
 
     @cached_property
@@ -262,7 +260,6 @@ def is_hugging_face(source: Any) -> bool:
 
 
 def frame_document(source: Any, options: ReadingOptions) -> Document:
-    """A table in memory as a document with typed columns."""
     document = Document(f"the {type(source).__name__}", data=b"", options=options)
     document.container = "parquet"
     document.frame = hugging_face_frame(source) if is_hugging_face(source) else polars_frame(source)

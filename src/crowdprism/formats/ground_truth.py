@@ -112,7 +112,6 @@ def answers_of(record: Any) -> Iterator[dict[str, Any]]:
 
 
 def object_id(document: Document, place: int, record: dict[str, Any], field: str) -> str:
-    """The id of a data object: the field asked for, in the record or in its data object."""
     inner = record.get("dataObject")
     found = record.get(field, inner.get(field) if isinstance(inner, dict) else None)
     if found is None:

@@ -49,7 +49,6 @@ def cell_text(cell: Any) -> str:
 
 
 def quoted(text: str) -> str:
-    """Enclose text in double quotes where a program could split it."""
     return '"' + text.replace('"', '""') + '"' if _SPLITS.search(text) else text
 
 

@@ -111,7 +111,6 @@ class Thrift:
         return self.data[self.at - size : self.at]
 
     def varint(self) -> int:
-        """A number of seven bits per byte."""
         number = shift = 0
         while shift < 64:
             byte = self.take(1)[0]
@@ -122,12 +121,10 @@ class Thrift:
         raise ValueError("a header holds a number of more than 64 bits")
 
     def zigzag(self) -> int:
-        """A number with a sign."""
         number = self.varint()
         return (number >> 1) ^ -(number & 1)
 
     def struct(self, depth: int = 0) -> Struct:
-        """The fields of a struct by number."""
         if depth > MOST_NESTED:
             raise ValueError("a header is nested too deeply")
         fields: Struct = {}

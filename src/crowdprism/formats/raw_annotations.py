@@ -84,7 +84,6 @@ class ReadingReport:
         return sum(skip.count for skip in self.skipped.values())
 
     def lines(self) -> list[str]:
-        """The account line by line."""
         where = self.files[0] if len(self.files) == 1 else f"{len(self.files)} files ({self.files[0]}, ...)"
         return [
             f"{where}: read as {self.format}; {self.n_annotations} annotations from {self.n_rows} rows",

@@ -11,14 +11,14 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from crowdprism.annotations.building import as_numbers, gold_by_item, require_known_repeats
+from crowdprism.annotations.checks import check_known, require
 from crowdprism.annotations.column_roles import SYNONYMS
 from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
-from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError, some
+from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
 from crowdprism.formats import detect
 from crowdprism.formats.documents import Document, frame_document, is_table, open_documents
 from crowdprism.formats.label_cleaning import clean_labels
@@ -299,16 +299,10 @@ def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, re
 
 def require_known_labels(raw: RawAnnotations, classes: Sequence[Hashable]) -> None:
     """Stop at labels outside the given classes, naming the first by item and annotator (rows may have been skipped)."""
-    distinct, codes = encode(raw.label)
-    unknown = positions(name_array(classes), distinct) < 0
-    rows = np.flatnonzero(unknown[codes])
-    if not len(rows):
-        return
-    row = int(rows[0])
-    raise InvalidAnnotationsError(
-        f"{len(rows)} of {len(codes)} labels are not among the {len(classes)} given classes "
-        f"({some(list(classes), 10)}); the first is {plain(raw.label[row])!r} by annotator "
-        f"{plain(raw.annotator[row])!r} on item {plain(raw.item[row])!r}. "
-        f"Unknown are {some(distinct[unknown].tolist(), 10)}.",
-        remedy="Add them to {classes}, or correct the labels.",
-    )
+    known, (distinct, codes) = name_array(classes), encode(raw.label)
+
+    def place(row: int) -> str:
+        return f"by annotator {plain(raw.annotator[row])!r} on item {plain(raw.item[row])!r}"
+
+    remedy = "Add them to {classes}, or correct the labels."
+    require([check_known(positions(known, distinct)[codes], raw.label, known, "label", place=place, remedy=remedy)])

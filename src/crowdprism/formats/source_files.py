@@ -42,7 +42,6 @@ def expand(path: str) -> list[FoundFile]:
 
 
 def folder_files(folder: Path) -> list[FoundFile]:
-    """Files below a folder that may hold annotations."""
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
     readable = [file for file in files if data_ending(file.name) in ENDINGS]
     readable = [

@@ -26,7 +26,6 @@ MILLISECONDS = 1000.0
 
 
 def matches_layout(document: Document, layout: dict[str, str]) -> bool:
-    """Tell whether a table has exactly the columns that a layout needs."""
     return is_tabular(document) and all(layout[role] in document.columns for role in REQUIRED)
 
 

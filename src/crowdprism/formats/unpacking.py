@@ -75,7 +75,6 @@ def too_large(name: str, what: str, limit: int) -> UnreadableFileError:
 
 
 def read_bytes(path: Path, max_size: int | None) -> bytes:
-    """Read a regular file of at most the allowed size."""
     try:
         status = path.stat()
         if not stat.S_ISREG(status.st_mode):
