@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from crowdprism.errors import InvalidAnnotationsError
+from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError
 from crowdprism.formats import read_annotations_with_report
 from crowdprism.formats.choices import read_choices, read_choices_with_report, split
 
@@ -82,13 +82,41 @@ def test_a_column_is_split_by_the_separator(tmp_path: Path) -> None:
     assert answers(path, separator=";") == {(1, "ann"): {"news", "sport"}, (2, "ann"): set(), (3, "ann"): {"news"}}
     assert "1 answers tick nothing" in str(read_choices_with_report(path, separator=";")[1])
     _, report = read_annotations_with_report(path, skip_missing=True)
-    assert any("look like several choices" in note for note in report.notes)
+    assert "1 of 2 labels (first: 'news; sport' by annotator 'ann' on item '1') look like several choices" in str(
+        report
+    )
 
 
 def test_zero_one_columns_are_choices(tmp_path: Path) -> None:
     path = tmp_path / "ticks.csv"
     path.write_text("item,annotator,news,sport\n1,ann,1,0\n1,bob,TRUE,x\n2,ann,0,\n")
     assert answers(path) == {(1, "ann"): {"news"}, (1, "bob"): {"news", "sport"}, (2, "ann"): set()}
+
+
+def test_a_choice_column_with_something_else_than_ticks_is_not_dropped_unseen(tmp_path: Path) -> None:
+    path = tmp_path / "ticks.csv"
+    path.write_text("item,annotator,news,sport,remark\n1,ann,1,0,\n1,bob,0,2,long\n2,ann,yes,0,\n2,bob,1,1,\n")
+    with pytest.raises(
+        UnreadableFileError, match=r"1 of 4 cells of column 'sport' are neither 0 nor 1; .* '2' in row 1"
+    ):
+        answers(path)
+    path.write_text("item,annotator,news,remark\n1,ann,1,\n1,bob,0,long\n")
+    assert answers(path) == {(1, "ann"): {"news"}, (1, "bob"): set()}
+
+
+@pytest.mark.parametrize(
+    ("labels", "said"),
+    [
+        (["1", "2", "good", "3"], "1 of 4 labels (first: 'good' by annotator 'c' on item '1') are no numbers"),
+        (["cat", "dog", "3.5", "cat"], "1 of 4 labels (first: '3.5' by annotator 'c' on item '1') are numbers"),
+    ],
+)
+def test_labels_of_two_kinds_are_told_with_the_first(tmp_path: Path, labels: list[str], said: str) -> None:
+    path = tmp_path / "labels.csv"
+    path.write_text(
+        "item,annotator,label\n" + "".join(f"1,{who},{one}\n" for who, one in zip("abcd", labels, strict=True))
+    )
+    assert said in str(read_annotations_with_report(path)[1])
 
 
 def test_gold_holds_sets_and_unknown_choices_are_refused_by_name(tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_an_item_without_ratings_gets_the_mean_and_a_wide_interval() -> None:
 
 def test_ratings_that_are_no_numbers_are_named() -> None:
     annotations = Annotations.from_triplets([1, 1, 2], ["a", "b", "a"], ["3.5", "n/a", "4"])
-    with pytest.raises(UnsuitableDataError, match="1 of 3 ratings are no numbers: 'n/a'"):
+    with pytest.raises(UnsuitableDataError, match="1 of 3 ratings are no numbers: 'n/a'; the first is by annotator"):
         rate(annotations)
 
 

@@ -113,7 +113,6 @@ def build(
 
 
 def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tuple[Names, Names, Names]) -> Annotations:
-    """Do the work of `Annotations.from_dense`; names are those wanted for items, annotators and classes."""
     item, annotator, labels, shape = triplets_of_dense(table, missing)
     items = name_array(range(shape[0]) if names[0] is None else names[0])
     annotators = name_array(range(shape[1]) if names[1] is None else names[1])
@@ -140,7 +139,6 @@ def require_known_repeats(repeats: str) -> None:
 
 
 def name_codes(values: Any, wanted: Any, role: str) -> tuple[NameArray, NDArray[Any], checks.Breach | None]:
-    """Return names, codes and the breach if a value is not among the wanted names."""
     present, codes = encode(values)
     if wanted is None:
         return present, codes, None
@@ -275,8 +273,8 @@ def gold_by_item(items: Any, gold: Any) -> dict[Any, Any]:
     if len(differs):
         at = differs[0]
         raise InvalidAnnotationsError(
-            f"{len(differs)} rows give an item another gold label than an earlier row; the first is item "
-            f"{plain(names[item[at]])!r} with {plain(classes[label[first[item[at]]]])!r} and then "
+            f"{len(differs)} of {len(label)} rows give an item another gold label than an earlier row; the first is "
+            f"item {plain(names[item[at]])!r} with {plain(classes[label[first[item[at]]]])!r} and then "
             f"{plain(classes[label[at]])!r}. Correct the gold column."
         )
     return dict(zip(names.tolist(), classes[label[first]].tolist(), strict=True))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations.building import label_dtype
 from crowdprism.annotations.container import Annotations, Repeats
-from crowdprism.annotations.names import NameArray, in_order, name_array, positions
+from crowdprism.annotations.names import NameArray, in_order, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, counted, some
 
 NO, YES = "no", "yes"
@@ -133,7 +133,8 @@ def _require_known(
         unknown = sorted({str(name) for at in wrong for name in ticked[at]} - set(map(str, names.tolist())))
         raise InvalidAnnotationsError(
             f"{len(wrong)} of {len(ticked)} answers tick choices outside the {len(names)} given ones "
-            f"({some(names.tolist(), 10)}); the first is by annotator {annotators[row]!r} on item {items[row]!r}. "
+            f"({some(names.tolist(), 10)}); the first is by annotator {plain(annotators[row])!r} on item "
+            f"{plain(items[row])!r}. "
             f"Unknown are {some(unknown, 10)}.",
             remedy="Add them to {classes}, or correct the answers.",
         )

@@ -234,6 +234,7 @@ def require_shared(known: NDArray[Any], table: Table, names: list[Any], truth: N
     if len(apart):
         first, second = (names[at] for at in apart[0])
         raise InvalidAnnotationsError(
-            f"{len(apart)} pairs of judges have no item of the reference in common; the first are {first!r} and "
-            f"{second!r}. Let all judges label the same items, or measure them apart."
+            f"{len(apart)} of {len(names) * (len(names) - 1) // 2} pairs of judges have no item of the reference in "
+            f"common; the first are {first!r} and {second!r}. Let all judges label the same items, or measure them "
+            "apart."
         )

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
-from crowdprism.annotations.summary import class_scores
 from crowdprism.annotations.pairs import sums_by
+from crowdprism.annotations.summary import class_scores
 from crowdprism.diagnostics.co_labelling import (
     AnnotatorAgreement,
     CoLabellingGraph,

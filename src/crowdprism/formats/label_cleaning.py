@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from crowdprism.annotations.building import rows_of
-from crowdprism.annotations.names import encode
+from crowdprism.annotations.names import encode, plain
 from crowdprism.errors import InvalidAnnotationsError, some
 from crowdprism.formats.raw_annotations import RawAnnotations
 
 N_GROUPS_SHOWN = 3
 SEPARATORS = ("|", ";")
 COLUMNS = ("item", "annotator", "label")
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 
 
 def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), fold: bool = False) -> None:
@@ -28,6 +30,7 @@ def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), f
         wanted = {folded(name) for name in skip}
         skipped = np.array([folded(name) in wanted for name in names], dtype=bool)
         leave_out(raw, skipped[codes], place, some([name for name, out in zip(names, skipped, strict=True) if out]))
+        codes = codes[~skipped[codes]]
         names = [name for name, out in zip(names, skipped, strict=True) if not out]
     groups = spellings(names)
     if groups and fold:
@@ -36,11 +39,29 @@ def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), f
     elif groups:
         shown = "; ".join(some(group) for group in groups[:N_GROUPS_SHOWN])
         raw.notes.append(f"classes that differ only in case or spaces: {shown}. --fold-classes joins them")
-    several = [name for name in names if isinstance(name, str) and any(one in name for one in SEPARATORS)]
+    texts = [name for name in names if isinstance(name, str)]
+    several = {name for name in texts if any(one in name for one in SEPARATORS)}
+    numbers = {name for name in texts if NUMBER.fullmatch(name.strip())}
     if "several labels chosen" in raw.skipped:
         raw.notes.append("answers with several choices were skipped. --multi reads them")
     elif several:
-        raw.notes.append(f"labels such as {several[0]!r} look like several choices. --multi reads them as such")
+        rows = np.flatnonzero(among(distinct, several)[codes])
+        raw.notes.append(f"{first_of(raw, rows)} look like several choices. --multi reads them as such")
+    elif numbers and len(numbers) < len(texts):
+        number = among(distinct, numbers)[codes]
+        kind, odd = ("no numbers", ~number) if number.mean() > 0.5 else ("numbers", number)
+        rows = np.flatnonzero(odd)
+        raw.notes.append(f"{first_of(raw, rows)} are {kind}, unlike the others. --skip-label leaves answers out")
+
+
+def among(distinct: Any, wanted: set[str]) -> Any:
+    return np.array([name in wanted for name in distinct.tolist()], dtype=bool)
+
+
+def first_of(raw: RawAnnotations, rows: Any) -> str:
+    """How many labels are in these rows, and where the first is."""
+    label, annotator, item = (plain(values[int(rows[0])]) for values in (raw.label, raw.annotator, raw.item))
+    return f"{len(rows)} of {len(raw.label)} labels (first: {label!r} by annotator {annotator!r} on item {item!r})"
 
 
 def folded(name: Any) -> str:
@@ -73,7 +94,6 @@ def leave_out(raw: RawAnnotations, out: Any, place: str, named: str) -> None:
 
 
 def join_spellings(raw: RawAnnotations, canonical: dict[Any, Any]) -> None:
-    """Replace names by the spelling that stands for them, in labels and gold."""
     for column in ("label", "gold_label"):
         values = getattr(raw, column)
         listed = values.to_list() if hasattr(values, "to_list") else list(values)
