@@ -45,7 +45,8 @@ CASES: list[tuple[str, str | bytes, dict[str, Any], type[Exception], str]] = [
         LONG,
         {"classes": ["x", "z"]},
         InvalidAnnotationsError,
-        "1 of 3 labels are not.*the first is 'y' by annotator 'b' on item 1. Given were 'x', 'z'. Unknown are 'y'. Add them to classes=",
+        "1 of 3 labels are not.*the first is 'y' by annotator 'b' on item 1. Given were 'x', 'z'. Unknown are 'y'. Add "
+        "them to classes=",
     ),
     (
         "nan.csv",

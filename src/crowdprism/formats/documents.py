@@ -28,7 +28,7 @@ N_SAMPLE = 50
 ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".manifest", ".parquet", ".npy", ".npz", ".zip")
 PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "zip"}
-BYTE_ORDER_MARKS = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF8 = ("utf-8", "utf8", "utf-8-sig", "ascii")
 
 NO_OPTIONS = ReadingOptions()
@@ -67,7 +67,7 @@ class Document:
         for magic, container in MAGIC.items():
             if head.startswith(magic):
                 return "npz" if container == "zip" and b".npy" in head[:256] else container
-        if b"\0" in head[:1024] and self._is_utf8 and head[:2] not in BYTE_ORDER_MARKS:
+        if b"\0" in head[:1024] and self._is_utf8 and head[:2] not in UTF16_MARKS:
             raise UnreadableFileError(
                 f"{self.name} is a binary file of unknown kind. Readable are text tables, JSON, Parquet, .npy, .npz "
                 "and zip archives of these.",
@@ -88,11 +88,8 @@ class Document:
     def head_text(self) -> str:
         """The first characters; one that is cut at the end is left out, other undecodable bytes are an error."""
         head = self.data[:HEAD_BYTES]
-        for mark, encoding in BYTE_ORDER_MARKS.items():
-            if head.startswith(mark) and self._is_utf8:
-                raise UnreadableFileError(
-                    f"{self.name} is not UTF-8 but {encoding}.", remedy=f"Pass {{encoding:{encoding!r}}}."
-                )
+        if head[:2] in UTF16_MARKS and self._is_utf8:
+            raise UnreadableFileError(f"{self.name} is not UTF-8 but utf-16.", remedy="Pass {encoding:'utf-16'}.")
         try:
             return head.decode(self.encoding)
         except UnicodeDecodeError as error:

@@ -68,10 +68,6 @@ def write_tasks(tasks: TaskList, path: str | os.PathLike[str], to: str = "auto")
     return target
 
 
-def label_studio_tasks(tasks: TaskList) -> str:
-    return as_json([label_studio_task(task, tasks) for task in tasks.tasks])
-
-
 def label_studio_task(task: Task, tasks: TaskList) -> dict[str, Any]:
     """A task whose data name the item, so that an export of the project can be matched to it again."""
     record: dict[str, Any] = {"data": {ITEM: task.item, **task.content, **task.more}}
@@ -159,7 +155,7 @@ def as_lines(records: Any) -> str:
 
 
 TOOLS: dict[str, Callable[[TaskList], str]] = {
-    "label-studio": label_studio_tasks,
+    "label-studio": lambda tasks: as_json([label_studio_task(task, tasks) for task in tasks.tasks]),
     "argilla": argilla_records,
     "doccano": doccano_lines,
     "prodigy": prodigy_lines,
