@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import io
 import tarfile
-import zlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import cache, partial
@@ -68,16 +67,20 @@ def read_idx(path: Path) -> NDArray[np.uint8]:
     The file holds two zero bytes, the type, the number of dimensions, the dimensions (big-endian, 32 bits), the values.
     """
     try:
-        content = gzip.decompress(path.read_bytes())
-        if content[:3] != bytes([0, 0, IDX_UNSIGNED_BYTES]):
-            raise _damaged(path, "it does not begin like an IDX file of bytes")
-        n_dimensions = content[3]
-        shape = np.frombuffer(content, ">u4", count=n_dimensions, offset=4)
-        return np.frombuffer(content, np.uint8, offset=4 + 4 * n_dimensions).reshape(shape.tolist())
-    except (OSError, EOFError, zlib.error, IndexError, ValueError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
+        with gzip.open(path) as file:
+            content = file.read()
+    except (OSError, EOFError) as error:
         raise _damaged(path, str(error)) from error
+    if len(content) < 4 or content[:3] != bytes([0, 0, IDX_UNSIGNED_BYTES]):
+        raise _damaged(path, "it does not begin like an IDX file of bytes")
+    n_dimensions = content[3]
+    header = 4 + 4 * n_dimensions
+    if len(content) < header:
+        raise _damaged(path, "it ends within its header")
+    shape = tuple(np.frombuffer(content, ">u4", count=n_dimensions, offset=4).tolist())
+    if len(content) != header + int(np.prod(shape)):
+        raise _damaged(path, f"it holds {len(content) - header} values, not the {int(np.prod(shape))} it announces")
+    return np.frombuffer(content, np.uint8, offset=header).reshape(shape)
 
 
 def read_cifar10_binary(path: Path) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
