@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from crowdprism.annotations import Annotations
-from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError
+from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, UnreadableFileError
 from crowdprism.formats import read_annotations
 from crowdprism.shards import partition, shard_files, writing
 
@@ -112,3 +112,44 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     for name in ("cut.parquet", "empty.parquet", "labels.xlsx", "nowhere.csv"):
         with pytest.raises(UnreadableFileError, match=name):
             shard_files([tmp_path / name], tmp_path / "store")
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv"])
+def test_gold_of_a_column_and_of_a_file_is_that_of_the_reader_in_memory(
+    ending: str, crowd: Annotations, tmp_path: Path
+) -> None:
+    frame = shuffled(crowd, texts=True)
+    known = frame.with_columns(gold=pl.when(pl.col("item").str.ends_with("7")).then(pl.lit("l2")))
+    path = tmp_path / f"labels.{ending}"
+    (known.write_parquet if ending == "parquet" else known.write_csv)(path)
+    expected = read_annotations([path])
+    store = shard_files([path], tmp_path / "store").store
+    assert expected.gold_by_name()
+    assert store.to_annotations() == expected
+    assert store.to_annotations().gold_by_name() == expected.gold_by_name()
+    file = tmp_path / "gold.csv"
+    file.write_text("item,label\nitem 0,l0\nitem 8999,l1\nitem 7,l2\n")
+    both = shard_files([path], tmp_path / "both", gold_file=file).store.to_annotations()
+    assert both.gold_by_name() == expected.with_gold({"item 0": "l0", "item 8999": "l1"}).gold_by_name()
+
+
+def test_gold_that_cannot_be_meant_is_an_error(tmp_path: Path) -> None:
+    twice = table(tmp_path, gold=["x", "y", None])
+    with pytest.raises(InvalidAnnotationsError, match="1 items have two gold labels; the first is 1"):
+        shard_files([twice], tmp_path / "store")
+    words = table(tmp_path, "words.parquet", label=[0, 1, 0], gold=["1", "one", None])
+    with pytest.raises(InvalidAnnotationsError, match="some gold is not"):
+        shard_files([words], tmp_path / "store")
+    file = tmp_path / "gold.csv"
+    file.write_text("item,label\n77,x\n")
+    with pytest.raises(InvalidAnnotationsError, match="None of the 1 items"):
+        shard_files([table(tmp_path, "plain.parquet")], tmp_path / "store", gold_file=file)
+    file.write_text("item,label\n1,x\n77,x\n")
+    with pytest.warns(AlignmentWarning, match="1 of 2 gold items"):
+        found = shard_files([table(tmp_path, "plain.parquet")], tmp_path / "store", gold_file=file)
+    assert found.store.to_annotations().gold_by_name() == {1: "x"}
+
+
+def test_a_class_that_only_gold_names_is_a_class(tmp_path: Path) -> None:
+    store = shard_files([table(tmp_path, gold=["z", None, None])], tmp_path / "store").store
+    assert store.classes.tolist() == ["x", "y", "z"]

@@ -18,7 +18,7 @@ from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.errors import CheckpointMismatchError, UnsuitableDataError
 from crowdprism.results import FitResult
-from crowdprism.shards import Shards, aggregate_shards, store_runs
+from crowdprism.shards import Shards, aggregate_shards, store_runs, write_annotations
 
 METHODS: dict[str, dict[str, Any]] = {
     "majority-vote": {},
@@ -137,3 +137,25 @@ def test_a_killed_command_goes_on_to_the_same_bytes(store: Shards, crowd: Annota
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     require_same(FitResult.load(tmp_path / "run"), make_aggregator("dawid-skene").fit(crowd).result_)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_gold_in_a_store_is_used_as_in_memory(name: str, crowd: Annotations, tmp_path: Path) -> None:
+    known = crowd.with_gold({item: item % 3 for item in range(0, 900, 7)})
+    store = write_annotations(known, tmp_path / "store")
+    assert store.to_annotations().gold_by_name() == known.gold_by_name()
+    method = make_aggregator(name.split()[0], **METHODS[name])
+    expected = method.fit(known).result_
+    found = aggregate_shards(method, store, tmp_path / "run")
+    require_same(found, expected)
+    assert found.n_known == expected.n_known
+    labels = pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet")
+    assert labels["label"].to_list() == expected.labels().tolist()
+    assert labels["probability"].to_list() == expected.class_probabilities.max(axis=1).tolist()
+
+
+def test_gold_in_a_store_can_be_left_out(store: Shards, crowd: Annotations, tmp_path: Path) -> None:
+    known = write_annotations(crowd.with_gold({0: 2, 5: 1}), tmp_path / "store")
+    found = aggregate_shards(make_aggregator("one-coin", use_gold=False), known, tmp_path / "run")
+    require_same(found, make_aggregator("one-coin").fit(crowd).result_)
+    assert found.n_known == 0

@@ -101,6 +101,9 @@ class Aggregator(Parameterized, ABC):
         if isinstance(annotations, OutOfCore):
             counts, shown = annotations.labels_per_annotator, annotations.sample
             parts = {"annotations": None, **parts, "warnings": (*parts.get("warnings", ()), annotations.note)}
+            parts["known_items"] = (
+                np.flatnonzero(np.ma.getmaskarray(shown.gold) == 0) if shown.gold is not None else None
+            )
         else:
             counts, shown = sum_weights(annotations.annotator, None, annotations.n_annotators), annotations
             parts = {"annotations": annotations, **parts}
@@ -110,7 +113,7 @@ class Aggregator(Parameterized, ABC):
             items=shown.items,
             annotators=annotations.annotators,
             classes=annotations.classes,
-            class_probabilities=with_gold_classes(class_probabilities, annotations),
+            class_probabilities=with_gold_classes(class_probabilities, shown),
             labels_per_annotator=counts.astype(np.int64),
             **parts,
         )

@@ -180,7 +180,7 @@ class DawidSkene(IncrementalAggregator):
         parts: dict[str, Any] = {"class_prior": votes.class_shares(), "history": {"objective": [0.0]}}
         if confusions_fit(annotations.n_annotators, annotations.n_classes):
             weight, counts = skill_prior.WEIGHT_WITHOUT_PAIRS, np.zeros((annotations.n_annotators, 1, 1))
-            if annotations.gold is not None:
+            if evidence.source.gold_counts.any():
                 counts = evidence.cells.dense(evidence.count_rows(known_rows).counts)
             parts["confusion_posterior"] = counts + weight * skill_prior.unknown_rows(annotations.n_classes)
             parts["confusions"] = parts["confusion_posterior"] / (counts.sum(axis=2, keepdims=True) + weight)

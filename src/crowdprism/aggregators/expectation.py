@@ -22,7 +22,6 @@ from crowdprism.aggregators.cells import require_room
 from crowdprism.aggregators.em import Expectation, FloatArray, Sums
 from crowdprism.aggregators.sources import OutOfCore, source_of
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.gold import known_classes
 from crowdprism.errors import InvalidParameterError
 
 FLOOR = 1e-30  # smallest probability in a product: eight of them do not underflow, and none changes a result
@@ -58,7 +57,7 @@ class BlockStep:
         block.add(self.step, first, last, rows, sums)
         if self.labels is not None:
             rows = rows if self.finish is None else self.finish(block, first, last, rows)
-            self.labels.write(annotations, first, last, rows)
+            self.labels.write(annotations, first, last, block.with_gold(rows, first, last))
 
 
 class AnnotationPass(ABC):
@@ -138,15 +137,12 @@ class AnnotationPass(ABC):
 
     def _require_possible_gold(self, class_prior: FloatArray) -> None:
         """Refuse a class prior of 0 for a class that some item is known to have."""
-        gold = known_classes(self.annotations)
-        if gold is None:
-            return
         shares = class_prior.reshape(self.n_classes, -1).sum(axis=1)
-        impossible = (gold >= 0) & (shares[gold] <= 0)
+        impossible = np.where(shares <= 0, self.source.gold_counts, 0)
         if impossible.any():
             raise InvalidParameterError(
-                f"{int(impossible.sum())} items have gold of a class whose share in class_prior is 0; the first is of "
-                f"class {int(gold[impossible][0])} (counted from 0). Give the class a share, or remove its gold.",
+                f"{impossible.sum()} items have gold of a class whose share in class_prior is 0; the first is class "
+                f"{impossible.argmax()} (counted from 0). Give the class a share, or remove its gold.",
                 parameter="class_prior",
             )
 

@@ -6,9 +6,12 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from crowdprism.aggregators.cells import Cells, cells_of, sum_weights
 from crowdprism.aggregators.em import Expectation, FloatArray, Journal, Sums, group_bounds, sum_groups
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray
 
 AddBlock = Callable[[Annotations, int, int, Sums, int], None]
@@ -23,6 +26,9 @@ class Source:
 
     def __init__(self, annotations: Annotations) -> None:
         self.annotations, self.weighted = annotations, annotations.weight is not None
+        gold = known_classes(annotations)
+        gold = np.empty(0, dtype=np.int64) if gold is None else gold[gold >= 0]
+        self.gold_counts = np.bincount(gold, minlength=annotations.n_classes)  # items known to be of each class
 
     @property
     def weight_per_annotator(self) -> FloatArray:
@@ -63,7 +69,6 @@ class OutOfCore(Source):
     sample: Annotations  # some of the items, evenly spread
     note: str  # says that results hold only the sample, and where the labels of all items are
     labels: Any  # where these go
-    gold = None
 
 
 def source_of(annotations: Annotations) -> Source:

@@ -26,6 +26,8 @@ def shard(
     annotator: str | None = typer.Option(None, help="Column with the annotator ids."),
     label: str | None = typer.Option(None, help="Column with the labels."),
     weight: str | None = typer.Option(None, help="Column with the weights."),
+    gold: str | None = typer.Option(None, help="Column with the true classes, where known."),
+    gold_file: Path | None = typer.Option(None, help="Table of true classes, with an item and a label column."),
     skip_missing: bool = typer.Option(False, "--skip-missing", help="Leave out rows without item, annotator or label."),
     force: bool = typer.Option(False, "--force", help="Replace a store that is there."),
     json: AsJson = False,
@@ -36,9 +38,9 @@ def shard(
     """
     from crowdprism.shards import shard_files
 
-    asked = {"item": item, "annotator": annotator, "label": label, "weight": weight}
+    asked = {"item": item, "annotator": annotator, "label": label, "weight": weight, "gold": gold}
     columns = {role: column for role, column in asked.items() if column is not None}
-    done = shard_files(files, output, columns=columns, skip_missing=skip_missing, force=force)
+    done = shard_files(files, output, columns=columns, gold_file=gold_file, skip_missing=skip_missing, force=force)
     store = done.store
     for reason, count in done.skipped.items():
         remark(f"note: {count} rows were left out: {reason}")
@@ -147,8 +149,6 @@ def fit_out_of_core(
     with working_folder(output, resume=options.resume) as working:
         if not isinstance(source, Shards):
             remark("note: class probabilities of all items would not fit in memory, so the work is done out of core")
-            if source.gold is not None and source.gold.count():
-                remark("note: gold is not used out of core")
             source = write_annotations(source, working / "store", force=True)
         result = fit_store(aggregator, source, working, engine=options.engine, master=options.master)
         move_labels(working, fresh)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import shutil
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +19,11 @@ import numpy as np
 import polars as pl
 
 from crowdprism.annotations import Annotations, checks
+from crowdprism.annotations.building import gold_by_item, gold_codes
 from crowdprism.annotations.column_roles import REQUIRED, find_columns
-from crowdprism.annotations.names import name_array
-from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError, some
+from crowdprism.annotations.names import NameArray, name_array
+from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, UnreadableFileError, some
+from crowdprism.formats.gold_file import read_gold
 from crowdprism.formats.parquet_files import COLUMNS, checked_column, read_footer, row_groups, structs
 from crowdprism.formats.raw_annotations import WHOLE_NUMBER
 from crowdprism.formats.tables import MISSING_LABELS, UNFINISHED
@@ -28,7 +31,7 @@ from crowdprism.progress import progress
 from crowdprism.shards.store import Shards, names_of
 from crowdprism.shards.writing import StoreWriter, cuts, replacing_store, shard_size
 
-ROLES = (*REQUIRED, "weight")
+ROLES = (*REQUIRED, "weight", "gold")
 TEXT_ENDINGS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 LINES_ENDINGS = (".jsonl", ".ndjson")
 ROWS_AT_ONCE = 2**21
@@ -51,6 +54,7 @@ def shard_files(
     folder: str | os.PathLike[str],
     *,
     columns: Mapping[str, str] | None = None,
+    gold_file: str | os.PathLike[str] | None = None,
     skip_missing: bool = False,
     force: bool = False,
 ) -> Sharded:
@@ -59,7 +63,9 @@ def shard_files(
     Parameters
     ----------
     columns
-        Columns by role (item, annotator, label, weight), where the reader should not choose.
+        Columns by role (item, annotator, label, weight, gold), where the reader should not choose.
+    gold_file
+        Table of true classes, with an item and a label column.
     skip_missing
         Leave out rows without item, annotator or label instead of stopping; they are counted.
     force
@@ -72,12 +78,13 @@ def shard_files(
         rows, skipped = typed_rows([one_table(path, dict(columns or {})) for path in paths], space, skip_missing)
         n_rows = int(rows.select(pl.len()).collect().item())
         checks.require([checks.check_any(n_rows)])
-        annotators, classes = (distinct(rows, role) for role in ("annotator", "label"))
+        annotators, classes = distinct(rows, "annotator"), distinct(rows, "label", "gold")
         checks.require([checks.check_two_classes(names_of(classes))])
         weighted = "weight" in rows.collect_schema().names()
         names = names_of(annotators), names_of(classes)
         writer = StoreWriter(fresh, *names, weighted=weighted)
-        buckets = fill_buckets(rows, n_rows, annotators, classes, space)
+        gold = None if gold_file is None else gold_of_file(gold_file, rows, names[1])
+        buckets = fill_buckets(rows, n_rows, annotators, classes, gold, space)
         write_buckets(buckets, writer, size=shard_size(n_rows))
         writer.finish()
         shutil.rmtree(space)
@@ -161,6 +168,12 @@ def typed_rows(tables: Sequence[pl.LazyFrame], space: Path, skip_missing: bool) 
         rows = pl.scan_parquet(space / "kept.parquet")
     for role in REQUIRED:
         rows = rows.with_columns(as_names(rows, role, schema[role]))
+    if "gold" in schema:
+        kind = rows.collect_schema()["label"]
+        empty = is_absent("gold", schema["gold"])
+        if rows.select((~empty & pl.col("gold").cast(kind, strict=False).is_null()).any()).collect().item():
+            raise InvalidAnnotationsError("The labels are whole numbers and some gold is not. Correct the gold column.")
+        rows = rows.with_columns(pl.when(~empty).then(pl.col("gold").cast(kind, strict=False)).alias("gold"))
     if "weight" in schema:
         rows = rows.with_columns(pl.col("weight").cast(pl.Float32))
         if rows.select((pl.col("weight").is_null() | ~(pl.col("weight") >= 0)).any()).collect().item():
@@ -206,19 +219,46 @@ def as_names(rows: pl.LazyFrame, role: str, kind: Any) -> pl.Expr:
     return column.cast(pl.String)
 
 
-def distinct(rows: pl.LazyFrame, role: str) -> pl.Series:
-    return rows.select(role).unique().collect(engine="streaming")[role].sort()
+def distinct(rows: pl.LazyFrame, *roles: str) -> pl.Series:
+    """Names in columns, of those that are there, sorted."""
+    there = [role for role in roles if role in rows.collect_schema().names()]
+    names = [rows.select(role).unique().collect(engine="streaming")[role].alias("name") for role in there]
+    return pl.concat(names).drop_nulls().unique().sort()
+
+
+def gold_of_file(path: str | os.PathLike[str], rows: pl.LazyFrame, classes: NameArray) -> pl.DataFrame:
+    """Item and position of the true class, of items that are in the table; gold of others is counted in a warning."""
+    nothing = name_array([])
+    cells = {str(item).strip() for item, _ in read_gold(path, nothing, nothing).pairs}
+    spellings = cells | {cell.removesuffix(".0") for cell in cells} | {cell.removeprefix("'") for cell in cells}
+    meant = rows.filter(pl.col("item").cast(pl.String).is_in(list(spellings)))
+    items = distinct(meant, "item")
+    names = names_of(items)
+    gold = gold_by_item(*map(list, zip(*read_gold(path, names, classes).pairs, strict=True)))
+    n_unknown = len(gold) - len(items)
+    if n_unknown == len(gold):
+        raise InvalidAnnotationsError(f"None of the {len(gold)} items of {path} is in the tables. Check their names.")
+    if n_unknown:
+        warnings.warn(f"{n_unknown} of {len(gold)} gold items are not in the tables.", AlignmentWarning, stacklevel=3)
+    return pl.DataFrame({"item": items, "file_gold": gold_codes(gold, names, classes).data.astype(np.int32)})
 
 
 def fill_buckets(
-    rows: pl.LazyFrame, n_rows: int, annotators: pl.Series, classes: pl.Series, space: Path
+    rows: pl.LazyFrame,
+    n_rows: int,
+    annotators: pl.Series,
+    classes: pl.Series,
+    gold: pl.DataFrame | None,  # of `gold_of_file`
+    space: Path,
 ) -> list[list[Path]]:
     """Distribute rows, with codes in place of names, to the files of buckets, which are in the order of items."""
     n_buckets = min(MOST_BUCKETS, -(-n_rows // ROWS_IN_BUCKET))
     bounds = bucket_bounds(rows, n_rows, n_buckets)
+    there = rows.collect_schema().names()
     codes = [
         pl.DataFrame({role: names, f"{role}_code": np.arange(len(names), dtype=np.int32)})
-        for role, names in (("annotator", annotators), ("label", classes))
+        for role, names in (("annotator", annotators), ("label", classes), ("gold", classes))
+        if role in there
     ]
     buckets: list[list[Path]] = [[] for _ in range(len(bounds) + 1)]
     with progress("distributing rows", total=-(-n_rows // ROWS_AT_ONCE)) as bar:
@@ -226,7 +266,10 @@ def fill_buckets(
             batch = rows.slice(first, ROWS_AT_ONCE).collect()
             for table in codes:
                 batch = batch.join(table, on=table.columns[0], how="left", maintain_order="left")
-            batch = batch.drop("annotator", "label").rename({"annotator_code": "annotator", "label_code": "label"})
+            batch = batch.drop(table.columns[0] for table in codes)
+            batch = batch.rename({table.columns[1]: table.columns[0] for table in codes})
+            if gold is not None:
+                batch = batch.join(gold, on="item", how="left", maintain_order="left")
             place = bounds.search_sorted(batch["item"], side="right") if len(bounds) else pl.Series([0] * len(batch))
             for (bucket,), part in batch.with_columns(bucket=place).partition_by("bucket", as_dict=True).items():
                 path = space / f"bucket-{bucket:04}-{number:05}.parquet"
@@ -268,4 +311,20 @@ def sorted_annotations(table: pl.DataFrame, writer: StoreWriter) -> tuple[Any, A
     annotator, label = (table[name].to_numpy() for name in ("annotator", "label"))
     weight = table["weight"].to_numpy() if writer.weighted else None
     names = name_array(np.arange(len(items)))
-    return items, Annotations(start, annotator, label, names, writer.annotators, writer.classes, weight=weight)
+    people, classes, gold = writer.annotators, writer.classes, gold_of_rows(table)
+    return items, Annotations(start, annotator, label, names, people, classes, weight=weight, gold=gold)
+
+
+def gold_of_rows(table: pl.DataFrame) -> np.ma.MaskedArray[Any, Any] | None:
+    """(n_items,) true class of each item of sorted rows, masked where unknown; two for one item are an error."""
+    there = [pl.col(name) for name in ("gold", "file_gold") if name in table.columns]
+    if not there:
+        return None
+    every = pl.concat_list(there).list.explode().drop_nulls()
+    found = table.group_by("item", maintain_order=True).agg(gold=every.first(), n=every.n_unique())
+    twice = found.filter(pl.col("n") > 1)["item"]
+    if len(twice):
+        raise InvalidAnnotationsError(
+            f"{len(twice)} items have two gold labels; the first is {twice[0]!r}. Correct it."
+        )
+    return np.ma.MaskedArray(found["gold"].fill_null(0).to_numpy(), mask=found["gold"].is_null().to_numpy())

@@ -44,6 +44,7 @@ class StoredAnnotations(OutOfCore):
         self.n_annotators, self.n_classes = store.n_annotators, store.n_classes
         self.annotators, self.classes = store.annotators, store.classes
         self.labels_per_annotator, self.weighted = store.labels_per_annotator, store.weighted
+        self.gold_counts = store.gold_counts
         self.sample = store.sample
         self.note = (
             f"The store has {store.n_items:,} items; of these the result holds {self.sample.n_items:,}, evenly spread. "

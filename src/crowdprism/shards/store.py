@@ -5,7 +5,7 @@
     store/annotators.parquet       name, number of annotations and sum of weights of each annotator
     store/cells.parquet            the same for each (annotator, given label) pair that occurs
     store/annotations-00000.parquet   item (position in the shard), annotator, label, and weight if there are any
-    store/items-00000.parquet      names of the shard's items
+    store/items-00000.parquet      names of the shard's items, and their gold (position of the class, -1 without)
 
 Items are in the order that `Annotations` has them, and shard follows shard, so that sums over items are added in the
 same order whether the annotations are in memory or in a store.
@@ -17,6 +17,7 @@ import json
 import os
 import re
 from collections.abc import Iterator
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from io import BytesIO
@@ -86,6 +87,7 @@ class Shards:
         self.files = {name: FileEntry(*entry) for name, entry in record["files"].items()}
         self.classes: NameArray = names_from_json(record["classes"])
         self.weighted: bool = record["weighted"]
+        self.gold_counts = np.array(record["gold"], dtype=np.int64)  # (n_classes,) items known to be of each class
         self.shards = shards_of(record["shards"])
         self.n_annotators: int = record["n_annotators"]
         self.n_items = sum(shard.n_items for shard in self.shards)
@@ -159,7 +161,22 @@ class Shards:
         start = np.zeros(shard.n_items + 1, dtype=np.int64)
         np.cumsum(np.bincount(item, minlength=shard.n_items), out=start[1:])
         items = self.item_names(shard) if names else np.arange(shard.first_item, shard.first_item + shard.n_items)
-        return Annotations(start, annotator, label, items, self.annotators, self.classes, weight=weight)
+        gold = self._gold(shard) if self.gold_counts.any() else None
+        return Annotations(start, annotator, label, items, self.annotators, self.classes, weight=weight, gold=gold)
+
+    def _gold(self, shard: Shard) -> np.ma.MaskedArray[Any, Any]:
+        """(n_items,) true classes of a shard's items, masked where unknown."""
+        table = self.read_file(shard.items_file)
+        codes = table["gold"].to_numpy() if "gold" in table.columns else np.full(shard.n_items, -1)
+        if len(codes) != shard.n_items or (codes >= self.n_classes).any():
+            raise damaged(self.files_folder / shard.items_file, "has other rows than the manifest says")
+        return np.ma.MaskedArray(np.maximum(codes, 0), mask=codes < 0)
+
+    def without_gold(self) -> Shards:
+        """The same store, its gold left out."""
+        other = copy(self)
+        other.gold_counts = np.zeros_like(self.gold_counts)
+        return other
 
     def _require_codes(self, shard: Shard, item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any]) -> None:
         """Compiled code indexes tables by these numbers, so they are checked even where the digest is right."""
@@ -196,11 +213,12 @@ class Shards:
             self.annotators,
             self.classes,
             weight=np.concatenate([part.weight for part in parts]) if self.weighted else None,
+            gold=np.ma.concatenate([part.gold for part in parts]) if self.gold_counts.any() else None,  # type: ignore[no-untyped-call]
         )
 
     def __reduce__(self) -> Any:
         """Another process opens the store itself, once."""
-        return open_once, (str(self.folder), self.identity)
+        return open_once, (str(self.folder), self.identity, bool(self.gold_counts.any()))
 
     def __repr__(self) -> str:
         return (
@@ -210,12 +228,12 @@ class Shards:
 
 
 @lru_cache(maxsize=4)
-def open_once(folder: str, identity: str) -> Shards:
+def open_once(folder: str, identity: str, use_gold: bool) -> Shards:
     """The store of a folder, which must be the one that the driver has opened."""
     store = Shards(folder)
     if store.identity != identity:
         raise damaged(store.folder, "was replaced by another store")
-    return store
+    return store if use_gold else store.without_gold()
 
 
 def is_store(path: Path) -> bool:
@@ -243,8 +261,8 @@ def read_record(folder: Path) -> dict[str, Any]:
                 f"{folder} is a store of format {record['crowdprism_shards']!r}, and this crowdprism reads {SCHEMA}. "
                 f"{AGAIN}"
             )
-        kinds = {"identity": str, "part": str, "files": dict, "classes": dict, "weighted": bool, "shards": list}
-        kinds["n_annotators"] = int
+        kinds = {"identity": str, "part": str, "files": dict, "classes": dict, "weighted": bool, "n_annotators": int}
+        kinds |= {"shards": list, "gold": list}
         wrong = [name for name, kind in kinds.items() if not isinstance(record[name], kind)]
         names_are_plain = all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for name in record["files"])
         if wrong or not names_are_plain or not re.fullmatch(f"({PART_NAME.pattern})?", record["part"]):

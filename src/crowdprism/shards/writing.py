@@ -15,6 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray, names_to_json
 from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.files import new_token
@@ -39,17 +40,7 @@ MAX_KEYS = 2**27  # possible (annotator, label) pairs that are counted in one ar
 
 
 def write_annotations(annotations: Annotations, folder: str | os.PathLike[str], *, force: bool = False) -> Shards:
-    """Write annotations as a store.
-
-    Gold, durations and timestamps are not kept.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as there:
-    ...     write_annotations(Annotations.from_dense([[0, 1], [1, 1]]), f"{there}/store").n_annotations
-    4
-    """
+    """Write annotations as a store; durations and timestamps are not kept."""
     names = (annotations.annotators, annotations.classes)
     with replacing_store(folder, force=force) as fresh:
         writer = StoreWriter(fresh, *names, weighted=annotations.weight is not None)
@@ -122,20 +113,27 @@ class StoreWriter:
         self.folder = folder
         self.annotators, self.classes, self.weighted = annotators, classes, weighted
         self.sizes: list[list[int]] = []
+        self.gold = np.zeros(len(classes), dtype=np.int64)  # number of items that are known to be of each class
         self.files: dict[str, FileEntry] = {}
 
     def write(self, items: Any, part: Annotations) -> None:
         """Write the next shard: names of its items, and their annotations."""
         shard = Shard(len(self.sizes), 0, 0, part.n_items, part.n_annotations)
+        small = smallest_integer(len(self.classes))
         columns: dict[str, Any] = {
             "item": part.item,
             "annotator": part.annotator.astype(np.int32, copy=False),
-            "label": part.label.astype(smallest_integer(len(self.classes)), copy=False),
+            "label": part.label.astype(small, copy=False),
         }
         if self.weighted:
             columns["weight"] = part.weight
         self._write(shard.annotations_file, pl.DataFrame(columns))
-        self._write(shard.items_file, pl.DataFrame({"item": column_of_names(items)}))
+        gold = known_classes(part)
+        columns = {"item": column_of_names(items)}
+        if gold is not None:
+            columns["gold"] = gold.astype(small)
+            self.gold += np.bincount(gold[gold >= 0], minlength=len(self.classes))
+        self._write(shard.items_file, pl.DataFrame(columns))
         self.sizes.append([part.n_items, part.n_annotations])
 
     def _write(self, name: str, table: pl.DataFrame) -> None:
@@ -170,6 +168,7 @@ class StoreWriter:
             "weighted": self.weighted,
             "n_annotators": len(self.annotators),
             "classes": names_to_json(self.classes),
+            "gold": self.gold.tolist(),
             "shards": self.sizes,
             "files": {name: [entry.size, entry.sha256] for name, entry in self.files.items()},
         }
