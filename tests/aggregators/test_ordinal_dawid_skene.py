@@ -89,3 +89,10 @@ def test_reversing_the_scale_reverses_the_result() -> None:
     first, again = (OrdinalDawidSkene(dependence=None).fit(one) for one in (annotations, mirrored))
     assert again.result_.class_probabilities[:, ::-1] == pytest.approx(first.result_.class_probabilities, abs=1e-6)
     assert again.bias_ == pytest.approx(-first.bias_, abs=1e-6)
+
+
+def test_two_answers_do_not_settle_a_bias_and_many_do() -> None:
+    one_too_high = np.zeros((1, 5, 5))
+    one_too_high[0, 1, 2] = one_too_high[0, 2, 3] = 1
+    assert ordinal_centres(one_too_high)[1][0] < 0.7
+    assert ordinal_centres(100 * one_too_high)[1][0] == pytest.approx(1.0, abs=0.01)

@@ -27,9 +27,13 @@ BIAS = np.linspace(-1.5, 1.5, 13)
 SPREAD = np.array([0.2, 0.35, 0.5, 0.7, 1.0, 1.4, 2.0, 3.0])
 LAPSE = np.array([0.01, 0.05, 0.15, 0.4, 0.8])
 STRENGTH = 10.0  # pseudo-annotations per confusion row at the ordinal centre
-ROUNDS = 3
+MOST_ROUNDS = 20  # of ordinal centres; mostly a few, until no entry of a centre moves by more than
+SETTLED = 0.01
 CROWD_ROUNDS = 5  # of the crowd's use of the grid
-LEAST_USE = 1.0  # annotators' worth spread over the whole grid
+# A shift of the scale and a bias of everyone look alike: the prior of the crowd's use is centred at no bias, and few
+# annotators cannot leave it.
+USUAL_BIAS = 0.5  # standard deviation of the prior, in classes
+PRIOR_USE = 5.0  # annotators' worth of the prior
 
 
 class OrdinalDawidSkene(DawidSkene):
@@ -58,9 +62,12 @@ class OrdinalDawidSkene(DawidSkene):
         evidence = ConfusionPass(annotations, method="Ordinal Dawid-Skene")
         cells, strength = evidence.cells, STRENGTH if self.prior_strength is None else self.prior_strength
         expectation, history = evidence.count_votes(), []
-        for _ in range(ROUNDS):
-            found = cells.dense(expectation.counts)
+        centres: Any = np.inf
+        for _ in range(MOST_ROUNDS):
+            found, before = cells.dense(expectation.counts), centres
             centres, self.bias_, self.spread_ = ordinal_centres(found)
+            if np.abs(centres - before).max() < SETTLED:
+                break
             prior = ConfusionPrior(np.zeros(found.shape[1:]), dict(enumerate(strength * centres)))
             on_cells = prior.on_cells(cells)
 
@@ -122,13 +129,15 @@ def ordinal_centres(counts: FloatArray) -> tuple[FloatArray, FloatArray, FloatAr
     lapse = LAPSE[:, None, None]
     grid = ((1 - lapse) * careful + lapse * habit).reshape(-1, n_classes, n_classes)
     fit = counts.reshape(n_annotators, -1) @ np.log(grid).reshape(len(grid), -1).T
-    use = np.full(len(grid), 1 / len(grid))
+    shape = (n_annotators, len(BIAS), len(SPREAD), len(LAPSE))
+    usual = np.exp(-np.square(BIAS / USUAL_BIAS) / 2)
+    usual = np.repeat(usual / usual.sum(), len(SPREAD) * len(LAPSE)) / (len(SPREAD) * len(LAPSE))
+    use = usual
     for _ in range(CROWD_ROUNDS):
         weight = fit + np.log(use)
         weight = np.exp(weight - weight.max(axis=1, keepdims=True))
         weight /= weight.sum(axis=1, keepdims=True)
-        use = (weight.sum(axis=0) + LEAST_USE / len(grid)) / (n_annotators + LEAST_USE)
-    shape = (n_annotators, len(BIAS), len(SPREAD), len(LAPSE))
+        use = (weight.sum(axis=0) + PRIOR_USE * usual) / (n_annotators + PRIOR_USE)
     by_bias, by_spread = weight.reshape(shape).sum(axis=(2, 3)), weight.reshape(shape).sum(axis=(1, 3))
     centres = (weight @ grid.reshape(len(grid), -1)).reshape(counts.shape)
     return centres, by_bias @ BIAS, by_spread @ SPREAD
