@@ -38,11 +38,8 @@ def visible(text: str) -> str:
     """Any text with its control and direction marks spelt out."""
     if text.isprintable():  # direction marks are not printable, so this settles nearly every text
         return text
-    return "".join(f"⟨U+{ord(sign):04X}⟩" if _is_hidden(sign) else sign for sign in text)
-
-
-def _is_hidden(sign: str) -> bool:
-    return sign in HIDDEN_SIGNS or unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")
+    hidden = {sign for sign in text if sign in HIDDEN_SIGNS or unicodedata.category(sign) in ("Cc", "Cs", "Zl", "Zp")}
+    return "".join(f"⟨U+{ord(sign):04X}⟩" if sign in hidden else sign for sign in text)
 
 
 def annotations_html(annotations: Annotations) -> str:

@@ -139,14 +139,10 @@ def timm_network(name: str) -> tuple[Embed, int]:
 def colours_and_edges(images: NDArray[np.uint8]) -> NDArray[np.float32]:
     """(batch, 64, 64, 3) pixels to (batch, 704): mean colours, and edge strength by direction, in 8 x 8 cells."""
     scaled = images.astype(np.float32) / 255
-    return np.concatenate([mean_colours(scaled), edge_histograms(scaled.mean(axis=3))], axis=1)
-
-
-def mean_colours(images: NDArray[Any]) -> NDArray[Any]:
-    """(batch, 192) mean colour of each cell."""
     step = PLAIN_SIDE // COLOUR_SIDE
-    cells = images.reshape(len(images), COLOUR_SIDE, step, COLOUR_SIDE, step, 3)
-    return np.asarray(cells.mean(axis=(2, 4)).reshape(len(images), -1))
+    cells = scaled.reshape(len(images), COLOUR_SIDE, step, COLOUR_SIDE, step, 3)
+    colours = cells.mean(axis=(2, 4)).reshape(len(images), -1)  # (batch, 192)
+    return np.concatenate([colours, edge_histograms(scaled.mean(axis=3))], axis=1)
 
 
 def edge_histograms(grey: NDArray[Any]) -> NDArray[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -77,7 +77,8 @@ def match_files(ids: Sequence[Hashable], files: Sequence[PurePosixPath]) -> list
         number = {str(int(path.stem))} if path.stem.isascii() and path.stem.isdigit() else set()
         for key in {*tails(path), *tails(path.with_suffix("")), *number}:
             index[key] = place if index.setdefault(key, place) == place else AMBIGUOUS
-    return [first_match(index, candidates(name)) for name in ids]
+    found = (next((index[one] for one in candidates(name) if one in index), AMBIGUOUS) for name in ids)
+    return [None if place == AMBIGUOUS else place for place in found]
 
 
 def tails(path: PurePosixPath) -> list[str]:
@@ -95,12 +96,6 @@ def candidates(name: Any) -> list[str]:
         folder, _, last = tail.rpartition("/")
         found += [tail, f"{folder}/{UPLOAD_PREFIX.sub('', last)}".lstrip("/")]
     return found
-
-
-def first_match(index: Mapping[str, int], names: Iterable[str]) -> int | None:
-    """The file of the first name in the index; None if that name is ambiguous, or if no name is there."""
-    place = next((index[name] for name in names if name in index), AMBIGUOUS)
-    return None if place == AMBIGUOUS else place
 
 
 def read_pixels(path: Path, side: int) -> NDArray[np.uint8]:

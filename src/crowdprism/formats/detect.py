@@ -38,7 +38,11 @@ def named_layout(name: str) -> Format:
     layout = tables.NAMED_LAYOUTS[name]
     return Format(
         f"long table with columns {', '.join(layout.values())}",
-        lambda document: not document.asked and tables.matches_layout(document, layout),
+        lambda document: (
+            not document.asked
+            and tables.is_tabular(document)
+            and all(layout[role] in document.columns for role in REQUIRED)
+        ),
         lambda document: tables.read(document, {**layout, **document.asked}),
     )
 

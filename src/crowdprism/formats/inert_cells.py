@@ -35,17 +35,13 @@ def as_written(cell: str) -> str:
 
 def write_csv(file: IO[str], columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns as CSV with inert cells; None is an empty cell."""
-    plain = [list(columns), *([cell_text(cell) for cell in cells] for cells in columns.values())]
+    plain = [list(columns), *(["" if cell is None else str(cell) for cell in cells] for cells in columns.values())]
     names, *texts = ([inert(text) if _FORMULA.match(text) else text for text in one] for one in plain)
     if [names, *texts] != plain:
         names.append(MARKER)
         texts.append([""] * len(texts[0]))
     file.write(",".join(map(quoted, names)) + "\n")
     file.writelines(",".join(map(quoted, row)) + "\n" for row in zip(*texts, strict=True))
-
-
-def cell_text(cell: Any) -> str:
-    return cell if isinstance(cell, str) else "" if cell is None else str(cell)
 
 
 def quoted(text: str) -> str:

@@ -25,10 +25,6 @@ CIFAR10H_ITEMS = ("cifar10_test_test_idx", "image_filename", "item", "image_id",
 MILLISECONDS = 1000.0
 
 
-def matches_layout(document: Document, layout: dict[str, str]) -> bool:
-    return is_tabular(document) and all(layout[role] in document.columns for role in REQUIRED)
-
-
 def is_tabular(document: Document) -> bool:
     return document.container in ("table", "parquet", "json lines") or (
         document.container == "json" and isinstance(document.json, list)
