@@ -11,7 +11,7 @@ import pytest
 from crowdprism.annotations import Annotations
 from crowdprism.cli.app import run
 from crowdprism.results import confusion
-from crowdprism.shards import write_annotations
+from crowdprism.shards import Shards, write_annotations
 
 
 @pytest.fixture
@@ -52,6 +52,44 @@ def test_labels_beyond_memory_are_worked_out_of_core(
     assert run(["aggregate", str(labels), "-m", "one-coin", "-o", str(tmp_path / "run"), "--no-report"]) == 0
     assert "out of core" in capsys.readouterr().err
     assert pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet").height == 40
+
+
+def test_labels_beyond_memory_are_printed_and_tabled_as_those_in_memory(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["aggregate", str(labels), "-m", "dawid-skene"]
+    assert run(command) == 0
+    expected = pl.read_csv(capsys.readouterr().out.encode()).drop("confidence")
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * 40 * 2 - 1)
+    assert run(command) == 0
+    shown = capsys.readouterr()
+    assert "out of core" in shown.err
+    assert pl.read_csv(shown.out.encode()).equals(expected)
+    assert run([*command, "-o", str(tmp_path / "found.csv")]) == 0
+    assert pl.read_csv(tmp_path / "found.csv").equals(expected)
+    capsys.readouterr()
+    assert run([*command, "--json"]) == 0
+    assert sum(json.loads(capsys.readouterr().out)["labels"].values()) == 40
+
+
+def test_subtypes_beyond_memory_are_worked_out_of_core(
+    labels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * 40 * 2)
+    assert run(["aggregate", str(labels), "-m", "ebcc", "-o", str(tmp_path / "run"), "--no-report"]) == 0
+    assert "out of core" in capsys.readouterr().err
+
+
+def test_gold_goes_into_a_store_from_a_column_or_a_file(labels: Path, tmp_path: Path) -> None:
+    table = pl.read_csv(labels).with_columns(truth=pl.when(pl.col("item") < 5).then(pl.col("item") % 2))
+    table.write_csv(tmp_path / "known.csv")
+    (tmp_path / "gold.csv").write_text("item,label\n39,0\n")
+    command = ["shard", str(tmp_path / "known.csv"), "--gold", "truth", "--gold-file", str(tmp_path / "gold.csv")]
+    assert run([*command, "-o", str(tmp_path / "store")]) == 0
+    assert Shards(tmp_path / "store").to_annotations().gold_by_name() == {0: 0, 1: 1, 2: 0, 3: 1, 4: 0, 39: 0}
+    assert run(["aggregate", str(tmp_path / "store"), "-o", str(tmp_path / "run"), "--no-report"]) == 0
+    found = pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet").sort("item")
+    assert found["label"][39] == 0
 
 
 @pytest.mark.parametrize(

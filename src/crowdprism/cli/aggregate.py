@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli import run_folder, screen
+from crowdprism.cli import run_folder, screen, shard_command
 from crowdprism.cli.options import (
     AsJson,
     Files,
@@ -23,7 +23,7 @@ from crowdprism.cli.questions import describe_source
 from crowdprism.cli.run_folder import Run, Written, annotator_columns, label_columns
 from crowdprism.cli.screen import print_records, print_table, remark, to_records
 from crowdprism.cli.several_choices import ChoiceOptions
-from crowdprism.cli.shard_command import StoreOptions, aggregate_store, beyond_memory, fit_out_of_core, holds_store
+from crowdprism.cli.shard_command import StoreOptions
 from crowdprism.errors import counted
 
 WithReport = Annotated[
@@ -80,9 +80,10 @@ def aggregate(
     if several.multi:
         several.aggregate(aggregator, files, reading, output, table, report=report, force=force, as_json=json)
         return
-    if holds_store(files):
+    if shard_command.holds_store(files):
         voices.apply(aggregator, None)
-        aggregate_store(aggregator, files[0], output, stores, report=report, force=force).show(as_json=json)
+        done = shard_command.aggregate_store(aggregator, files[0], output, stores, report=report, force=force)
+        done.show(as_json=json)
         return
     stores.require_store()
     with run_folder.run_target(output, kind="result", force=force, inputs=inputs) as fresh:
@@ -90,8 +91,11 @@ def aggregate(
         voices.apply(aggregator, annotations)
         several.use_abstentions(aggregator, annotations)
         large = None
-        if output is not None and fresh is not None and beyond_memory(annotations, aggregator):
-            large = fit_out_of_core(fresh, aggregator, annotations, output, stores, report=report)
+        if shard_command.beyond_memory(annotations, aggregator):
+            if output is None or fresh is None:
+                shard_command.label_out_of_core(aggregator, annotations, table, stores, as_json=json)
+                return
+            large = shard_command.fit_out_of_core(fresh, aggregator, annotations, output, stores, report=report)
         else:
             result = aggregator.fit(annotations).result_
             run = Run(result, annotations, with_report=report, about=describe_source(result, files, account))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +11,8 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import AsJson, StoreOption
-from crowdprism.cli.run_folder import Run, Written, run_target, write_run
-from crowdprism.cli.screen import print_json, print_table, remark
+from crowdprism.cli.run_folder import Run, Written, rounded, run_target, save_csv, write_run
+from crowdprism.cli.screen import print_csv, print_json, print_table, remark
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -84,7 +85,8 @@ def beyond_memory(annotations: cp.Annotations, aggregator: Aggregator) -> bool:
     """Whether class probabilities of all items would not fit, and the method can work without them."""
     from crowdprism.results.confusion import MAX_TABLE_BYTES
 
-    if 8 * annotations.n_items * annotations.n_classes <= MAX_TABLE_BYTES:
+    n_columns = annotations.n_classes * getattr(aggregator, "n_subtypes", 1)
+    if 8 * annotations.n_items * n_columns <= MAX_TABLE_BYTES:
         return False
     from crowdprism.shards.store_runs import OUT_OF_CORE
 
@@ -101,6 +103,15 @@ class StoreRun:
     written: Written
 
     def show(self, *, as_json: bool) -> None:
+        self.count_labels(as_json=as_json)
+        for text in self.run.result.warnings:
+            remark(f"note: {text}")
+        if self.written.report_failed:
+            remark(f"note: the report was left out ({self.written.report_failed})")
+        remark(self.written.sentence(self.output))
+
+    def count_labels(self, *, as_json: bool) -> None:
+        """Print how many items have each class as their label."""
         from crowdprism.shards.label_files import count_labels
 
         result, store = self.run.result, self.store
@@ -120,11 +131,18 @@ class StoreRun:
             shares = [count / max(store.n_items, 1) for count in counts]
             rows = zip(store.classes.tolist(), counts, shares, strict=True)
             print_table(f"Labels by {result.method}", ("class", "items", "share of items"), rows)
-        for text in result.warnings:
-            remark(f"note: {text}")
-        if self.written.report_failed:
-            remark(f"note: the report was left out ({self.written.report_failed})")
-        remark(self.written.sentence(self.output))
+
+    def write_labels(self, table: Path | None) -> None:
+        """Print the labels of all items as CSV, or write them to a file."""
+        import polars as pl
+
+        frame = pl.read_parquet(self.output / "labels" / "*.parquet")
+        columns = {one.name: rounded(one.to_numpy()) if one.dtype.is_float() else one.to_list() for one in frame}
+        if table is None:
+            print_csv(columns)
+        else:
+            save_csv(table, columns)
+            remark(f"wrote {table}")
 
 
 def aggregate_store(
@@ -137,6 +155,20 @@ def aggregate_store(
     with run_target(output, kind="result", force=force, inputs=[store]) as fresh:
         assert fresh is not None
         return fit_out_of_core(fresh, aggregator, Shards(store), output, options, report=report)
+
+
+def label_out_of_core(
+    aggregator: Aggregator, annotations: cp.Annotations, table: Path | None, options: StoreOptions, *, as_json: bool
+) -> None:
+    """Fit annotations beyond memory where no run is asked for: print the labels, or write them to a table."""
+    with tempfile.TemporaryDirectory(prefix="crowdprism-") as spare:
+        folder = Path(spare, "run")
+        folder.mkdir()
+        done = fit_out_of_core(folder, aggregator, annotations, folder, options, report=False)
+        if as_json:
+            done.count_labels(as_json=True)
+        else:
+            done.write_labels(table)
 
 
 def fit_out_of_core(
