@@ -17,7 +17,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from io import BytesIO
@@ -80,14 +79,14 @@ class Shards:
         The parts, in the order of items.
     """
 
-    def __init__(self, folder: str | os.PathLike[str]) -> None:
+    def __init__(self, folder: str | os.PathLike[str], *, use_gold: bool = True) -> None:
         self.folder = Path(folder).absolute()
         record = read_record(self.folder)
         self.identity: str = record["identity"]
         self.files = {name: FileEntry(*entry) for name, entry in record["files"].items()}
         self.classes: NameArray = names_from_json(record["classes"])
         self.weighted: bool = record["weighted"]
-        self.gold_counts = np.array(record["gold"], dtype=np.int64)  # (n_classes,) items known to be of each class
+        self.gold_counts = use_gold * np.array(record["gold"], dtype=np.int64)  # (n_classes,) items known to be of each
         self.shards = shards_of(record["shards"])
         self.n_annotators: int = record["n_annotators"]
         self.n_items = sum(shard.n_items for shard in self.shards)
@@ -172,12 +171,6 @@ class Shards:
             raise damaged(self.files_folder / shard.items_file, "has other rows than the manifest says")
         return np.ma.MaskedArray(np.maximum(codes, 0), mask=codes < 0)
 
-    def without_gold(self) -> Shards:
-        """The same store, its gold left out."""
-        other = copy(self)
-        other.gold_counts = np.zeros_like(self.gold_counts)
-        return other
-
     def _require_codes(self, shard: Shard, item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any]) -> None:
         """Compiled code indexes tables by these numbers, so they are checked even where the digest is right."""
         limits = ((item, shard.n_items), (annotator, self.n_annotators), (label, self.n_classes))
@@ -230,10 +223,10 @@ class Shards:
 @lru_cache(maxsize=4)
 def open_once(folder: str, identity: str, use_gold: bool) -> Shards:
     """The store of a folder, which must be the one that the driver has opened."""
-    store = Shards(folder)
+    store = Shards(folder, use_gold=use_gold)
     if store.identity != identity:
         raise damaged(store.folder, "was replaced by another store")
-    return store if use_gold else store.without_gold()
+    return store
 
 
 def is_store(path: Path) -> bool:

@@ -101,7 +101,7 @@ def fit_store(
     labels.mkdir()
     with spark_engine(master) if engine == "spark" else nullcontext(sum_groups) as run:
         files = LabelFiles(labels, store)
-        used = store if aggregator.use_gold else store.without_gold()
+        used = store if aggregator.use_gold else Shards(store.folder, use_gold=False)
         data = StoredAnnotations(used, labels=files, journal=journal, engine=run)
         return aggregator.fit_out_of_core(data).result_
 
