@@ -49,7 +49,6 @@ class AuditPlan:
 
     @property
     def n_strata(self) -> int:
-        """Number of strata that were asked."""
         return int(self.stratum[self.asked].max()) + 1
 
     @property
@@ -209,7 +208,6 @@ def counts(cell: NDArray[np.int64], truth: NDArray[Any], right: NDArray[np.bool_
 def share_within(
     plan: AuditPlan, truth: NDArray[Any], right: NDArray[np.bool_], where: NDArray[np.bool_], level: float
 ) -> Share | None:
-    """Share of right items among some of them, or None where nothing was answered."""
     if not (truth[where] >= 0).any():
         return None
     return stratified_share(*counts(plan.stratum[where], truth[where], right[where]), level=level)
@@ -262,7 +260,6 @@ def checked_answers(plan: AuditPlan, answers: Any) -> dict[Any, Any]:
 
 
 def require_enough(plan: AuditPlan, given: Mapping[Any, Any], truth: NDArray[Any]) -> None:
-    """Stop if there are too few answers for an interval, and say how many are needed."""
     needed = min(MIN_ANSWERS, len(plan.asked))
     answered = plan.asked[truth[plan.asked] >= 0]
     empty = np.setdiff1d(np.arange(plan.n_strata), plan.stratum[answered])

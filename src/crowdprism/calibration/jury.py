@@ -144,11 +144,9 @@ class Sample:
         return Figure(float(values[0]), float(min(low, values[0])), float(max(high, values[0])))
 
     def mean(self, scores: FloatArray) -> Figure:
-        """Mean of a score of the items."""
         return self.figure(self.weights @ scores / self.weights.sum(axis=1))
 
     def judge(self, at: int, name: Any) -> Judge:
-        """Measure one judge."""
         given = self.labels[:, at] >= 0
         label, truth = self.labels[given, at], self.truth[given]
         right, named, true = measures.class_rates(self.weights[:, given], label, truth, self.n_classes)
@@ -217,7 +215,6 @@ def reference_of(annotations: Annotations, people: Table) -> tuple[NDArray[np.in
 
 
 def require_shared(known: NDArray[Any], table: Table, names: list[Any], truth: NDArray[Any]) -> None:
-    """Stop where judges and reference, or two judges, have too few items in common."""
     if len(known) < MIN_REFERENCE:
         raise InvalidAnnotationsError(
             f"Judges and reference share {len(known)} items ({int((truth >= 0).sum())} items have a reference); at "

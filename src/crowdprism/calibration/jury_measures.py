@@ -75,7 +75,6 @@ def effective_number(correlations: FloatArray, n_judges: int) -> FloatArray:
 
 
 def vote_counts(labels: Table, n_classes: int) -> FloatArray:
-    """(item, class) number of votes."""
     return np.stack([(labels == code).sum(axis=1) for code in range(n_classes)], axis=1).astype(np.float64)
 
 

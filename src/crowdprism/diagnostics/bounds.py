@@ -165,7 +165,6 @@ def size_after(size: tuple[int, int], module: Any) -> tuple[int, int]:
 
 
 def as_pair(value: Any) -> tuple[int, int]:
-    """One number for both directions, or two."""
     first, second = value if isinstance(value, Iterable) else (value, value)
     return int(first), int(second)
 
@@ -190,7 +189,6 @@ class TheoremInputs:
 
     @property
     def capacity(self) -> float:
-        """Norm of the inputs times sensitive complexity of the network."""
         return self.input_norm * self.complexity
 
 

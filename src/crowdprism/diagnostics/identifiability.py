@@ -136,13 +136,11 @@ def judged(
 
 
 def co_labelling_finding(graph: CoLabellingGraph) -> Finding:
-    """Whether shared items connect all annotators."""
     remedy = "Let one annotator of each group label some items of the others."
     return judged("co-labelling", graph.connected, str(graph), remedy, float(graph.n_parts), 1.0, otherwise="warning")
 
 
 def class_order_finding(confusions: FloatArray, annotations: Annotations, shares: FloatArray) -> Finding:
-    """Whether each learned class carries the name that annotators use for it."""
     order = class_alignment(mean_confusion(confusions, annotations.labels_per_annotator)[None])
     moved = np.flatnonzero(order != np.arange(len(order)))
     if not len(moved):
@@ -199,7 +197,6 @@ def anchors_finding(shares: FloatArray, result: FitResult, *, own: bool) -> Find
 
 
 def by_class(result: FitResult, values: Any) -> dict[Any, Any]:
-    """One value per class, by class name."""
     return dict(zip(result.classes.tolist(), values.tolist(), strict=True))
 
 
@@ -211,7 +208,6 @@ def relative_condition(rows: FloatArray) -> tuple[int, float]:
 
 
 def rank_finding(what: str, rows: FloatArray) -> Finding:
-    """Rank and conditioning of stacked confusions or class probabilities."""
     rank, smallest = relative_condition(rows)
     full = rank == rows.shape[1]
     sentence = (
@@ -235,7 +231,6 @@ def some_rows(rows: FloatArray, seed: int) -> FloatArray:
 
 
 def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_kept: int) -> Finding:
-    """The sufficiently scattered condition of confusions or class probabilities."""
     severity: Severity = "good" if "yes" in (exact.encloses, tolerant.encloses) else "caution"
     if tolerant.v_low > NEARLY_SCATTERED:
         severity = "warning"
@@ -259,7 +254,6 @@ def scattering_finding(what: str, exact: Scattering, tolerant: Scattering, *, n_
 
 
 def format_bracket(test: Scattering) -> str:
-    """The bracket of v as text."""
     if 1 + 1e-6 < test.v_high < 1.0005:
         return f"= 1 + {test.v_high - 1:.0e}"
     if test.v_high - test.v_low <= 5e-4 or test.v_low == test.v_high:
@@ -268,7 +262,6 @@ def format_bracket(test: Scattering) -> str:
 
 
 def theorem_finding(confusions: FloatArray, shares: FloatArray, inputs: TheoremInputs) -> Finding:
-    """How many conditions of Theorem 1 hold."""
     xi_1, xi_2 = nearest_specialists(confusions).largest, nearest_anchors(shares).largest
     conditions = theorem_conditions(inputs, xi_1=xi_1, xi_2=xi_2)
     failing = [condition.name for condition in conditions if not condition.holds]
@@ -305,7 +298,6 @@ def favoured_regularizer(
 
 
 def regularizer_finding(confusions: FloatArray, shares: FloatArray, tests: dict[str, Scattering]) -> Finding:
-    """Which volume term the geometry favours, and why."""
     crowd, items = tests["confusions"], tests["class probabilities"]
     choice = favoured_regularizer(
         confusions_scattered=crowd.v_low <= NEARLY_SCATTERED,

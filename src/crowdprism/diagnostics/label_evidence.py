@@ -67,7 +67,6 @@ def matching(result: FitResult, annotations: Annotations) -> Annotations:
 
 
 def require_confusions(result: FitResult, purpose: str) -> FloatArray:
-    """The result's confusions, or an error that names methods with confusions."""
     if result.confusions is None:
         raise UnsuitableDataError(
             f"{purpose} needs confusion matrices and {result.method} gives none. "
@@ -77,7 +76,6 @@ def require_confusions(result: FitResult, purpose: str) -> FloatArray:
 
 
 def require_probabilities(class_probabilities: Any, annotations: Annotations) -> FloatArray:
-    """Class probabilities as an array with one row per item and one column per class, or an error."""
     shares = np.asarray(class_probabilities, dtype=np.float64)
     shape = (annotations.n_items, annotations.n_classes)
     if shares.shape != shape:
@@ -87,7 +85,6 @@ def require_probabilities(class_probabilities: Any, annotations: Annotations) ->
 
 
 def normalized(log: FloatArray) -> FloatArray:
-    """Exponentials of each row, divided by their sum."""
     shares: FloatArray = np.exp(log - log.max(axis=1, keepdims=True))
     return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 

@@ -168,7 +168,6 @@ def free_pairs(
 
 
 def given_pairs(shares: FloatArray, confusions: FloatArray, candidates: tuple[Any, Any]) -> Pairs:
-    """Gain of each pair that can be asked."""
     item, annotator = (np.asarray(part, dtype=np.int64) for part in candidates)
     if item.shape != annotator.shape or item.ndim != 1:
         raise InvalidParameterError("candidates must be two lists of equal length: item and annotator positions.")
@@ -245,7 +244,6 @@ def expected_accuracies(
 
 
 def when_to_stop(accuracy: float, target: float | None, n_chosen: int, least_gain: float) -> tuple[bool, str]:
-    """Whether to stop, and why."""
     if target is not None and accuracy >= target:
         return True, f"The expected accuracy {accuracy:.3f} has reached the target {target:.3f}."
     if n_chosen == 0:

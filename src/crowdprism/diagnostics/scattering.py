@@ -176,7 +176,6 @@ def bracket(polytope: SimplexPolytope, *, n_starts: int, seed: int) -> Scatterin
 
 
 def switched_off(n_classes: int) -> list[str]:
-    """Which tests are not tried with so many classes, and why."""
     if n_classes == 2:
         return ["With two classes the condition only asks for one row on each axis; no search is needed."]
     remarks = {
@@ -218,7 +217,8 @@ def product_bound(rows: FloatArray) -> float:
     pairs = {(min(i, j), max(i, j)) for i in nearest.tolist() for j in nearest.tolist() if i != j}
     bound = float("inf")
     for _ in range(PRICING_ROUNDS):
-        entries = product_entries(rows, sorted(pairs), upper)
+        one, two = (rows[list(side)] for side in zip(*sorted(pairs), strict=True))
+        entries = (one[:, upper[0]] * two[:, upper[1]] + one[:, upper[1]] * two[:, upper[0]]).T  # (entry, pair)
         amounts, prices = cheapest_remainder(entries, wanted)
         bound = min(bound, remainder_bound(entries @ amounts - wanted, upper))
         new = asked_for(rows, prices, upper, pairs)
@@ -226,13 +226,6 @@ def product_bound(rows: FloatArray) -> float:
             break
         pairs |= new
     return bound
-
-
-def product_entries(rows: FloatArray, pairs: list[tuple[int, int]], upper: Any) -> FloatArray:
-    """Upper triangle of z_i z_j' + z_j z_i' for each pair: (entry, pair)."""
-    first, second = rows[[i for i, _ in pairs]], rows[[j for _, j in pairs]]
-    entries: FloatArray = first[:, upper[0]] * second[:, upper[1]] + first[:, upper[1]] * second[:, upper[0]]
-    return entries.T
 
 
 def cheapest_remainder(entries: FloatArray, wanted: FloatArray) -> tuple[FloatArray, FloatArray]:

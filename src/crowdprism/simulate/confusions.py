@@ -34,13 +34,11 @@ def one_coin(accuracies: Any, n_classes: int) -> Confusions:
 
 
 def require_share(value: float, what: str) -> None:
-    """Raise unless a probability lies in 0..1."""
     if not 0 <= value <= 1:
         raise InvalidParameterError(f"The {what} must lie between 0 and 1, not {value}.")
 
 
 def require_sizes(n_annotators: int, n_classes: int) -> None:
-    """Raise unless there are an annotator and two classes at least."""
     if n_annotators < 1 or n_classes < 2:
         raise InvalidParameterError(
             f"There must be at least 1 annotator and 2 classes, not {n_annotators} and {n_classes}."

@@ -157,7 +157,6 @@ class MachineCrowd:
     def annotate(
         self, features: Any, true_classes: Any, pairs: Pairs, *, classes: Sequence[Hashable] | None = None
     ) -> Annotations:
-        """The labels of the observed pairs."""
         truth = check_true_classes(true_classes, self.n_classes)
         values, (item, annotator) = np.asarray(features), pairs
         label = np.empty(len(item), dtype=np.int64)
@@ -213,7 +212,14 @@ def machine_crowd(
     predictors, sizes = [], []
     with progress("training annotators", len(annotators)) as bar:
         for place, annotator in enumerate(annotators):
-            chosen = training_items(annotator, len(pool), seed, place)
+            drawn = int(stream(0, "machine training size", place).choice(SMALL_SIZES))
+            size = min(EXPERT_SIZE, len(pool)) if annotator.expert else annotator.n_train or drawn
+            if size > len(pool):
+                raise InvalidParameterError(
+                    f"Annotator {place} ({annotator.name}) is trained on {size} items, but the pool has only "
+                    f"{len(pool)}. Set more items aside for the annotators."
+                )
+            chosen = stream(seed, "machine training items", place).choice(len(pool), size=size, replace=False)
             labels = truth[: len(chosen)] if lr_label_bug and annotator.kind == "logistic" else truth[chosen]
             predictors.append(_train(annotator, pool[chosen], labels, n_classes=known, seed=seed, place=place))
             sizes.append(len(chosen))
@@ -227,19 +233,6 @@ def normalised(features: NDArray[Any], mean: float, deviation: float) -> NDArray
     if values.ndim == 3:
         return values[:, None]
     return np.moveaxis(values, -1, 1) if values.ndim == 4 else values
-
-
-def training_items(annotator: MachineAnnotator, n_pool: int, seed: Any, place: int) -> NDArray[np.int64]:
-    """Positions in the pool of an annotator's training items, from a stream of its own."""
-    random = stream(seed, "machine training items", place)
-    drawn = int(stream(0, "machine training size", place).choice(SMALL_SIZES))
-    size = min(EXPERT_SIZE, n_pool) if annotator.expert else annotator.n_train or drawn
-    if size > n_pool:
-        raise InvalidParameterError(
-            f"Annotator {place} ({annotator.name}) is trained on {size} items, but the pool has only {n_pool}. "
-            "Set more items aside for the annotators."
-        )
-    return random.choice(n_pool, size=size, replace=False)
 
 
 def _train(
