@@ -220,7 +220,10 @@ def product_bound(rows: FloatArray) -> float:
         one, two = (rows[list(side)] for side in zip(*sorted(pairs), strict=True))
         entries = (one[:, upper[0]] * two[:, upper[1]] + one[:, upper[1]] * two[:, upper[0]]).T  # (entry, pair)
         amounts, prices = cheapest_remainder(entries, wanted)
-        bound = min(bound, remainder_bound(entries @ amounts - wanted, upper))
+        remainder = np.zeros((rows.shape[1],) * 2)
+        remainder[upper] = entries @ amounts - wanted
+        size = float(np.abs(np.linalg.eigvalsh(np.triu(remainder) + np.triu(remainder, 1).T)).max())
+        bound = min(bound, float("inf") if size >= 1 else float(np.sqrt(1 / (1 - size))))
         new = asked_for(rows, prices, upper, pairs)
         if bound <= 1 + EXCESS / 2 or not new:
             break
@@ -238,14 +241,6 @@ def cheapest_remainder(entries: FloatArray, wanted: FloatArray) -> tuple[FloatAr
     cost = np.concatenate([np.zeros(entries.shape[1]), np.ones(2 * len(wanted))])
     solved = linprog(cost, A_eq=system, b_eq=wanted, bounds=(0, None), method="highs")
     return np.maximum(solved.x[: entries.shape[1]], 0.0), np.asarray(solved.eqlin.marginals)
-
-
-def remainder_bound(remainder: FloatArray, upper: Any) -> float:
-    """sqrt(1 / (1 - |R|)) for the symmetric R whose upper triangle is given; infinite where |R| reaches one."""
-    full = np.zeros((upper[0].max() + 1,) * 2)
-    full[upper] = remainder
-    size = float(np.abs(np.linalg.eigvalsh(np.triu(full) + np.triu(full, 1).T)).max())
-    return float("inf") if size >= 1 else float(np.sqrt(1 / (1 - size)))
 
 
 def asked_for(rows: FloatArray, prices: FloatArray, upper: Any, known: set[tuple[int, int]]) -> set[tuple[int, int]]:

@@ -109,9 +109,14 @@ def instance_rows(
 ) -> NDArray[np.float64]:
     """(n, n_classes) label probabilities of one annotator: 1 - flip rate on the truth, the rest by the scores."""
     from scipy.special import softmax
+    from scipy.stats import truncnorm
 
     rows = np.arange(len(truth))
-    flips = truncated_flips(rate, len(truth), seed=seed, index=index)
+    flips = np.full(len(truth), rate)
+    if rate not in (0.0, 1.0):  # these are exact; others scatter over the items, truncated to 0..1
+        drawn = stream(seed, "instance flips", index).random(len(truth))
+        ends = (0 - rate) / FLIP_SPREAD, (1 - rate) / FLIP_SPREAD
+        flips = truncnorm.ppf(drawn, *ends, loc=rate, scale=FLIP_SPREAD)
     views = stream(seed, "instance views", index).normal(size=(n_classes, values.shape[1], n_classes))
     scores = np.empty((len(truth), n_classes))
     for true_class in np.unique(truth):
@@ -121,14 +126,3 @@ def instance_rows(
     probabilities = softmax(scores, axis=1) * flips[:, None]
     probabilities[rows, truth] = 1 - flips
     return np.asarray(probabilities)
-
-
-def truncated_flips(rate: float, n_items: int, *, seed: int, index: int) -> NDArray[np.float64]:
-    """Flip rates over items: normal around `rate`, truncated to 0..1; a rate of 0 or 1 is exact."""
-    from scipy.stats import truncnorm
-
-    if rate in (0.0, 1.0):
-        return np.full(n_items, rate)
-    random = stream(seed, "instance flips", index)
-    low, high = (0 - rate) / FLIP_SPREAD, (1 - rate) / FLIP_SPREAD
-    return np.asarray(truncnorm.ppf(random.random(n_items), low, high, loc=rate, scale=FLIP_SPREAD))
