@@ -239,6 +239,7 @@ def other_type(tensors: dict[str, torch.Tensor]) -> None:
         lambda tensors: tensors.pop(next(name for name in tensors if name.startswith("network-0"))),
         lambda tensors: tensors.update({"order-0": torch.tensor([0, 0])}),
         lambda tensors: tensors.update({"order-0": torch.tensor([0, 9])}),
+        lambda tensors: tensors.update({"order-0": torch.tensor([0.0, 1.0])}),
         lambda tensors: tensors.update({"scaling.scale": torch.zeros(2)}),
         lambda tensors: tensors.update({"scaling.shift": torch.zeros(5)}),
         lambda tensors: tensors.update({"confusions-0": torch.full((1, 2, 2), torch.nan)}),

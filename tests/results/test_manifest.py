@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import crowdprism as cp
 from crowdprism.errors import ResultFormatError
 from crowdprism.results.manifest import MANIFEST, RunFiles, entry_of, parse_manifest, read_manifest, read_run
 from crowdprism.results.replacing import replacing_run
@@ -124,3 +125,12 @@ def test_files_that_have_not_moved_yet_are_found_in_their_hidden_folder(run: Pat
     (run / "result.json").rename(hidden / "result.json")
     (run / "result.json").write_text("of the run before")
     assert read_run(run, lambda files: files.read_json("result.json")) == {"a": 1}
+
+
+def test_halves_of_surrogate_pairs_as_bytes_are_refused(tmp_path: Path) -> None:
+    folder = cp.MajorityVote().fit([[0, 1, 1], [1, 1, 0]]).result_.save(tmp_path / "run")
+    (folder / "manifest.json").unlink()
+    path = folder / "result.json"
+    path.write_bytes(path.read_bytes().replace(b'"majority-vote"', b'"\xed\xa0\x80"'))
+    with pytest.raises(ResultFormatError):
+        cp.load(folder)

@@ -216,7 +216,7 @@ def order_and_confusions(
 ) -> tuple[NDArray[Any], NDArray[Any] | None]:
     """The order of classes and the confusions of one head, checked against the names of the run."""
     order, confusions = tensors[f"order-{place}"].numpy(), tensors.get(f"confusions-{place}")
-    if sorted(order.tolist()) != list(range(result.n_classes)):
+    if order.dtype != np.int64 or sorted(order.tolist()) != list(range(result.n_classes)):
         raise ValueError(f"the order of classes of head {place} is no permutation")
     if confusions is None:
         return order, None

@@ -170,9 +170,9 @@ class RunFiles:
                 raise ResultFormatError(f"{self.folder / name} is no JSON object of at most {MAX_JSON} bytes. {AGAIN}")
             self.verify(name, file)
             file.seek(0)
-            text = file.read()
+            text = file.read().decode()  # json would let halves of surrogate pairs pass
             record: dict[str, Any] = json.loads(text)
-            if b"\\ud" in text.lower():
+            if "\\ud" in text.lower():
                 json.dumps(record, ensure_ascii=False).encode()  # half of a surrogate pair could never be written again
             return record
 
