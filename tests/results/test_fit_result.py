@@ -83,7 +83,7 @@ def test_a_failure_while_writing_keeps_the_old_result(
     def full_disk(*args: object, **kwargs: object) -> None:
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(np, "savez", full_disk)
+    monkeypatch.setattr(np.lib.format, "write_array", full_disk)
     with pytest.raises(OSError, match="No space"):
         result.save(tmp_path / "run")
     monkeypatch.undo()

@@ -297,3 +297,27 @@ def test_a_run_of_version_0_1_0_loads_without_a_manifest(result: FitResult, tmp_
     arrays = ("class_probabilities", "confusions", "class_prior", "labels_per_annotator")
     np.savez(folder / "arrays.npz", **{name: getattr(result, name) for name in arrays})
     assert np.array_equal(cp.load(folder).class_probabilities, result.class_probabilities)
+
+
+def test_tables_of_many_classes_are_saved_in_small_files_and_load_back_to_their_rounding(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    item = np.repeat(np.arange(4000), 3)
+    wrong = random.random(len(item)) < 0.1
+    label = np.where(wrong, random.integers(600, size=len(item)), item % 600)
+    crowd = cp.Annotations.from_triplets(item, random.integers(8, size=len(item)), label, repeats="keep")
+    kept = cp.make_aggregator("dawid-skene").fit(crowd).result_
+    folder = kept.save(tmp_path / "run")
+    stored = sum(path.stat().st_size for path in folder.iterdir())
+    tables = ("class_probabilities", "confusions", "confusion_posterior")
+    assert stored < sum(getattr(kept, name).nbytes for name in tables) / 20
+    again = FitResult.load(folder)
+    for name in tables:
+        table = getattr(kept, name)
+        step = 2**-32 * table.sum(axis=-1).max()
+        assert np.allclose(getattr(again, name), table, rtol=1e-6, atol=step), name
+    assert np.array_equal(again.confidence, kept.confidence)
+    assert again.labels().tolist() == kept.labels().tolist()
+
+
+def test_small_tables_are_saved_to_the_bit(result: FitResult, tmp_path: Path) -> None:
+    assert np.array_equal(FitResult.load(result.save(tmp_path / "run")).class_probabilities, result.class_probabilities)

@@ -348,7 +348,7 @@ class FeatureOptions:
 
 def require_exists(path: Path) -> None:
     if not path.exists():
-        from crowdprism.formats.source_files import missing_file
+        from crowdprism.formats.documents import missing_file
 
         raise UnreadableFileError(missing_file(path))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from crowdprism.cli.options import AsJson, split_names
-from crowdprism.cli.screen import exit_interrupted, print_json, print_records, print_table, remark
+from crowdprism.cli.screen import exit_interrupted, print_json, print_table, remark
 
 if TYPE_CHECKING:
     from crowdprism.experiments import Plan, RowStore, TableResult
@@ -103,4 +103,5 @@ def print_result(result: TableResult, as_json: bool) -> None:
     if as_json:
         print_json(lines)
     else:
-        print_records(result.study.title, lines)
+        rows = [list(line.values()) for line in lines]
+        print_table(result.study.title, list(lines[0]) if lines else (), rows, most=len(lines))

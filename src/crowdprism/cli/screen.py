@@ -20,6 +20,7 @@ INCOMPLETE = 3
 INTERRUPTED = 130  # the convention of shells: 128 plus the number of the signal
 NOTHING_KEPT = "nothing was written. Run the same command to start again."
 ASCII = ("ascii", "us-ascii", "ansi_x3.4-1968", "646")
+MOST_ROWS = 100  # of a table; --json has all
 MIN_NAME_WIDTH = 18  # names up to this length are never cut
 _quiet = False
 _verbose = False
@@ -109,13 +110,14 @@ def exit_interrupted(kept: str) -> NoReturn:
     raise typer.Exit(INTERRUPTED) from None
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Print a compact table on standard output, with numbers aligned to the right."""
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]], *, most: int = MOST_ROWS) -> None:
+    """Print a compact table on standard output, with numbers aligned to the right and the first rows of many."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    listed = [list(row) for row in rows]
+    every = [list(row) for row in rows]
+    listed = every[:most]
     table = Table(title=Text(title, style="bold") if title else None, box=box.SIMPLE_HEAD, title_justify="left")
     for place, column in enumerate(columns):
         cells = [row[place] for row in listed]
@@ -125,6 +127,8 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for row in listed:
         table.add_row(*(Text(format_cell(cell)) for cell in row))
     console().print(table)
+    if len(every) > most:
+        print(f"... and {len(every) - most} more; --json prints all.")
 
 
 def print_csv(columns: Mapping[str, Sequence[Any]]) -> None:

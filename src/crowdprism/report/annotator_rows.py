@@ -191,11 +191,11 @@ def packed_confusions(
 
 def largest_mistakes(matrix: NDArray[Any], count: int) -> tuple[Confusion, ...]:
     """The largest entries off the diagonal that round to at least one percent."""
-    off = np.where(np.eye(len(matrix), dtype=bool), 0.0, matrix)
-    best = np.argsort(-off, axis=None, kind="stable")[:count]
-    cells = zip(*np.unravel_index(best, off.shape), strict=True)
-    found = [Confusion(int(true), int(given), int(np.rint(100 * off[true, given]))) for true, given in cells]
-    return tuple(confusion for confusion in found if confusion.percent > 0)
+    percent = np.rint(100 * matrix).astype(int)
+    np.fill_diagonal(percent, 0)
+    true, given = np.nonzero(percent)
+    order = np.argsort(-matrix[true, given], kind="stable")[:count]
+    return tuple(Confusion(*map(int, (true[at], given[at], percent[true[at], given[at]]))) for at in order)
 
 
 def crowd_confusion(result: FitResult, annotations: Annotations | None) -> CrowdConfusion | None:

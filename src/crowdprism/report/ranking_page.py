@@ -89,7 +89,7 @@ def ranking_page(ranking: Ranking) -> str:
 def _matrix(ranking: Ranking) -> PageTable:
     best = ranking.order[:MAX_MATRIX]
     names = [str(name) for name in ranking.items[best].tolist()]
-    wins = ranking.win_probabilities()[np.ix_(best, best)]
+    wins = ranking.win_probabilities(best)
     rows = [
         [name, *("" if at == other else f"{wins[at, other]:.0%}" for other in range(len(best)))]
         for at, name in enumerate(names)

@@ -127,12 +127,9 @@ def from_checks(checks: Sequence[Finding]) -> list[Finding]:
     """Summarize the conditions: those that clearly fail, or that none does."""
     failed = [check for check in checks if check.severity == "warning" and check.name != "co-labelling"]
     found = [check for check in failed if check.name in DECISIVE]
-    found = [  # the value of this check is the share of items in swapped classes
-        replace(check, severity=by_share(check.value))
-        if check.name == "class order" and check.value is not None
-        else check
-        for check in found
-    ]
+    for place, check in enumerate(found):
+        if check.name == "class order" and check.value is not None:  # the share of items in swapped classes
+            found[place] = replace(check, severity=by_share(check.value))
     thin = [check.name.removeprefix("scattering of ") for check in failed if check.name not in DECISIVE]
     if thin:
         sentence = f"The {' and the '.join(thin)} are not varied enough to determine the result uniquely."

@@ -29,7 +29,15 @@ from crowdprism.results.against_gold import classes_by_item
 from crowdprism.results.confusion import annotator_accuracy
 from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 from crowdprism.results.intervals import accuracy_interval, confusion_interval, require_level
-from crowdprism.results.loading import ACCOUNT_SHAPES, ARRAYS, ARRAYS_FILE, RESULT_FILE, SCHEMA_VERSION, read_fields
+from crowdprism.results.loading import (
+    ACCOUNT_SHAPES,
+    ARRAYS,
+    ARRAYS_FILE,
+    RESULT_FILE,
+    SCHEMA_VERSION,
+    read_fields,
+    write_arrays,
+)
 from crowdprism.results.replacing import replacing_run
 
 N_SHOWN = 5  # rows of each table in a notebook
@@ -284,7 +292,7 @@ class FitResult:
         arrays = {name: getattr(self, name) for name in ARRAYS}
         if self.account is not None:
             arrays |= {name: getattr(self.account, name) for name in ACCOUNT_SHAPES}
-        np.savez(folder / ARRAYS_FILE, **{name: values for name, values in arrays.items() if values is not None})
+        write_arrays(folder / ARRAYS_FILE, {name: values for name, values in arrays.items() if values is not None})
         record = {
             "schema": SCHEMA_VERSION,
             "method": self.method,

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError
+from crowdprism.results.confusion import MAX_TABLE_BYTES, normalize_rows
 from crowdprism.results.estimates import Account, Estimate
 from crowdprism.results.manifest import RunFiles, read_run, require_schema
 
@@ -40,6 +41,11 @@ ACCOUNT_SHAPES: dict[str, tuple[str, ...]] = {
     "annotator_accuracy": ("annotators",),
     "annotator_interval": ("annotators", "ends"),
 }
+# Tables above this size are saved as whole steps of 1 / STEPS, zipped: a thousandth of the bytes with many classes.
+LARGE_TABLE = 2**24  # bytes
+STEPS = 2**32 - 1
+PACKED = ("class_probabilities", "confusions", "confusion_posterior")
+TOTALS = "posterior_totals"  # (n_annotators, n_classes) sums of the rows of a packed posterior
 SUM_TO_ONE = ("class_probabilities", "confusions", "class_prior")
 NOT_NEGATIVE = (*SUM_TO_ONE, *ACCOUNT_SHAPES, "confusion_posterior", "labels_per_annotator")
 MAY_BE_UNKNOWN = ("annotator_accuracy", "annotator_interval")  # NaN for annotators without annotations
@@ -94,8 +100,9 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
     known = fields.pop("known_items", [])
     voices = [names["annotators"][places].tolist() for places in fields.pop("voices", [])]
     sizes = {**{role: len(values) for role, values in names.items()}, "ends": 2}
-    shapes = {name: tuple(sizes[role] for role in roles) for name, roles in {**ARRAYS, **ACCOUNT_SHAPES}.items()}
-    arrays = read_arrays(files, ARRAYS_FILE, lambda found: require_shapes(found, shapes))
+    roles_of = {**ARRAYS, **ACCOUNT_SHAPES, TOTALS: ("annotators", "classes")}
+    shapes = {name: tuple(sizes[role] for role in roles) for name, roles in roles_of.items()}
+    arrays = unpacked(read_arrays(files, ARRAYS_FILE, lambda found: require_shapes(found, shapes)))
     for name, values in arrays.items():
         require_values(name, values)
     account = account_from(fields.pop("account", None), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})
@@ -116,14 +123,45 @@ def account_from(numbers: SavedAccount | None, arrays: Mapping[str, Any]) -> Acc
     return Account(**numbers, **arrays)
 
 
+def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays as .npz, large tables of shares packed."""
+    written = dict(arrays)
+    for name in PACKED:
+        if name in arrays and arrays[name].nbytes > LARGE_TABLE:
+            steps = np.empty(arrays[name].shape, dtype=np.uint32)
+            for place, rows in enumerate(arrays[name]):  # one at a time, to save memory
+                steps[place] = np.rint(normalize_rows(rows) * STEPS)
+            written[name] = steps
+    if written.get("confusion_posterior") is not arrays.get("confusion_posterior"):
+        written[TOTALS] = arrays["confusion_posterior"].sum(axis=-1)
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, values in written.items():
+            member = zipfile.ZipInfo(f"{name}.npy")
+            member.compress_type = zipfile.ZIP_STORED if values is arrays.get(name) else zipfile.ZIP_DEFLATED
+            with archive.open(member, "w", force_zip64=True) as file:
+                npy.write_array(file, values, allow_pickle=False)
+
+
+def unpacked(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Arrays as they were before `write_arrays`, packed ones to 2.3e-10."""
+    totals = arrays.pop(TOTALS, None)
+    for name in PACKED:
+        if name in arrays and arrays[name].dtype == np.uint32:
+            arrays[name] = normalize_rows(arrays[name])
+    if totals is not None:
+        arrays["confusion_posterior"] = arrays["confusion_posterior"] * totals[..., None]
+    return arrays
+
+
 def read_arrays(
     files: RunFiles, name: str, check: Callable[[Mapping[str, tuple[int, ...]]], None]
 ) -> dict[str, NDArray[Any]]:
     """Read the arrays of an .npz file; `check` sees their shapes before any of them takes memory."""
     with files.open(name) as file, zipfile.ZipFile(file) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-        for member in members.values():
-            if member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size:
+        for array, member in members.items():
+            packed = array in (*PACKED, TOTALS) and member.file_size <= MAX_TABLE_BYTES
+            if not packed and (member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size):
                 raise ValueError(f"{member.filename} in {name} is compressed, which crowdprism never does")
         shapes = {}
         for array, member in members.items():
