@@ -8,9 +8,9 @@ from typing import Any
 
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.container import Repeats
+from crowdprism.formats.documents import Source
 from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, type_text
 from crowdprism.formats.read import decoding, read_files
-from crowdprism.formats.source_files import Source
 from crowdprism.formats.unpacking import size_in_bytes
 
 READING = ("include_rejected", "skip_missing", "annotator_from", "annotators", "missing", "encoding")

@@ -12,11 +12,10 @@ import polars as pl
 from crowdprism.annotations.column_roles import SYNONYMS, find_columns
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import argilla, label_studio
-from crowdprism.formats.documents import Document
+from crowdprism.formats.documents import Document, Source
 from crowdprism.formats.raw_annotations import ReadingOptions, joined
 from crowdprism.formats.read import decoding, open_source
 from crowdprism.formats.schemas import LabelStudioTask
-from crowdprism.formats.source_files import Source
 from crowdprism.formats.tables import column_of
 from crowdprism.formats.unpacking import size_in_bytes
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
-from crowdprism.errors import LostInformationWarning
 from crowdprism.formats.documents import Document
 from crowdprism.formats.raw_annotations import RawAnnotations
 from crowdprism.formats.schemas import DoccanoRecord
@@ -35,13 +33,11 @@ def read(document: Document) -> RawAnnotations:
     if annotator.lower() in SHARED_NAMES:
         annotator = UNKNOWN
         raw.columns["annotator"] = f"(not in the export: all are {UNKNOWN!r})"
-        lost = (
+        raw.warn_of_loss(
             f"{document.name} does not say who gave which label: all are put down to one annotator {UNKNOWN!r}, so "
             "nothing can be learned about annotators. Switch off sharing of annotations in the doccano project and "
             "export again to get one file per member."
         )
-        raw.notes.append(lost)
-        warnings.warn(lost, LostInformationWarning, stacklevel=2)
     for place, record in enumerate(document.records_as(DoccanoRecord)):
         raw.n_rows += 1
         labels = labels_of(record.get(label_field))

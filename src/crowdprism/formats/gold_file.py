@@ -13,11 +13,10 @@ from crowdprism.annotations.column_roles import SYNONYMS, simplified
 from crowdprism.annotations.names import NameArray
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import label_studio
-from crowdprism.formats.documents import Document, open_documents
+from crowdprism.formats.documents import Document, missing_file, open_documents
 from crowdprism.formats.raw_annotations import ReadingOptions
 from crowdprism.formats.read import decoding
 from crowdprism.formats.schemas import LabelStudioTask
-from crowdprism.formats.source_files import missing_file
 from crowdprism.formats.tables import MISSING_LABELS
 from crowdprism.formats.unpacking import size_in_bytes
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterator
 from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from crowdprism.annotations.times import moment_in_seconds
-from crowdprism.errors import LostInformationWarning
 from crowdprism.formats.documents import Document
 from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.mturk import task_answer
@@ -146,10 +144,8 @@ def read_manifest(document: Document) -> RawAnnotations:
             continue
         raw.add(record.get(source), CONSOLIDATED, label, weight=metadata.get("confidence", 1.0))
     raw.columns["weight"] = "confidence"
-    lost = (
+    raw.warn_of_loss(
         f"{document.name} holds consolidated labels only: who gave which label is lost, and all are put down to one "
         f"annotator {CONSOLIDATED!r}. Read the folder annotations/worker-response of the job's output instead."
     )
-    raw.notes.append(lost)
-    warnings.warn(lost, LostInformationWarning, stacklevel=2)
     return raw

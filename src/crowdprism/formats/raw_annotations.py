@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
-from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError
+from crowdprism.errors import InvalidAnnotationsError, LostInformationWarning, UnreadableFileError
 
 NUMBERS = ("weight", "duration", "timestamp")
 WHOLE_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # as Python writes it; "007" stays text, and 18 digits fit int64
@@ -138,6 +139,11 @@ class RawAnnotations:
     def skip(self, reason: str, place: str, count: int = 1) -> None:
         before = self.skipped.get(reason)
         self.skipped[reason] = Skipped(count, place) if before is None else Skipped(before.count + count, before.first)
+
+    def warn_of_loss(self, lost: str) -> None:
+        """Say what the export does not hold, in the report and as a warning."""
+        self.notes.append(lost)
+        warnings.warn(lost, LostInformationWarning, stacklevel=3)
 
     def require_all_counted(self, name: str) -> None:
         """Stop if answers vanished: each is an annotation, gold, or skipped for a reason. This would be our mistake."""

@@ -20,10 +20,9 @@ from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
 from crowdprism.formats import detect
-from crowdprism.formats.documents import Document, frame_document, is_table, open_documents
+from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_table, open_documents
 from crowdprism.formats.label_cleaning import clean_labels
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
-from crowdprism.formats.source_files import Source, find_files
 from crowdprism.formats.unpacking import size_in_bytes
 
 logger = logging.getLogger("crowdprism")
