@@ -66,7 +66,7 @@ def test_what_a_method_does_not_have_is_said(result: cp.FitResult) -> None:
     for plot in (plot_confusion, plot_annotators, plot_training):
         with pytest.raises(UnsuitableDataError, match="bare"):
             plot(bare)
-    with pytest.raises(InvalidParameterError, match="'zoe' is not an annotator"):
+    with pytest.raises(InvalidParameterError, match="1 of 1 names are not annotators: 'zoe'"):
         plot_confusion(result, "zoe")
 
 

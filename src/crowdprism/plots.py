@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdprism.annotations.names import positions
-from crowdprism.errors import InvalidParameterError, MissingDependencyError, UnsuitableDataError, some
+from crowdprism.annotations.names import known_positions
+from crowdprism.errors import MissingDependencyError, UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import mean_confusion
 
@@ -70,11 +70,7 @@ def chosen_confusion(result: FitResult, annotator: Hashable | None) -> tuple[np.
         raise UnsuitableDataError(f"{result.method} learns no confusion matrices; dawid-skene does.")
     if annotator is None:
         return mean_confusion(result.confusions, result.labels_per_annotator), "all annotators"
-    place = int(positions(result.annotators, [annotator])[0])
-    if place < 0:
-        raise InvalidParameterError(
-            f"{annotator!r} is not an annotator; annotators are {some(result.annotators.tolist())}."
-        )
+    place = int(known_positions(result.annotators, [annotator], "annotators")[0])
     return np.asarray(result.confusions[place]), str(annotator)
 
 

@@ -112,7 +112,7 @@ def test_groups_are_given_by_name_in_any_order() -> None:
         ("none", 'must be "auto", None or groups'),
         (5, 'must be "auto", None or groups'),
         (["ann"], 'must be "auto", None or groups'),
-        ([["ann", "zoe", "yan"]], "2 names given as one voice are not annotators: 'zoe', 'yan'"),
+        ([["ann", "zoe", "yan"]], "2 of 3 names given as one voice are not annotators: 'zoe', 'yan'"),
         ([["ann", "bob"], ["bob", "cy"]], "1 annotators are given in two voices: 'bob'"),
         ([["ann", "ann"]], "A voice needs two annotators or more"),
     ],

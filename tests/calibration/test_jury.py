@@ -132,7 +132,7 @@ def test_what_cannot_be_measured_is_refused(truth: np.ndarray) -> None:
         measure_jury(everyone)
     with pytest.raises(InvalidAnnotationsError, match=r"share 5 items .* at least 10"):
         measure_jury(with_truth(everyone, truth, 5))
-    with pytest.raises(InvalidParameterError, match="1 of 2 humans are not annotators; the first is 'z'"):
+    with pytest.raises(InvalidParameterError, match="1 of 2 humans are not annotators: 'z'"):
         measure_jury(everyone, humans=["a", "z"])
     with pytest.raises(InvalidParameterError, match="no judge"):
         measure_jury(everyone, humans=["a", "b"])

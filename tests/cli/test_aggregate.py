@@ -141,7 +141,7 @@ def test_voices_can_be_named(run, copied_csv: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("--one-voice", "4,9"), "--one-voice: 1 names given as one voice are not annotators: '9'"),
+        (("--one-voice", "4,9"), "--one-voice: 1 of 2 names given as one voice are not annotators: '9'"),
         (("--one-voice", "4,5", "--dependence", "none"), "contradict each other"),
         (("--dependence", "no"), "takes auto or none, not 'no'"),
         (("-m", "glad", "--dependence", "none"), "glad counts every annotator"),

@@ -61,7 +61,7 @@ def test_the_page_opens_offline_and_shows_names_as_text(run, jury_folder: Path) 
     ("words", "message"),
     [
         ((), "Pass --gold-file gold.csv, or name the people with --human"),
-        (("--human", "h1,nobody"), "1 of 2 humans are not annotators; the first is 'nobody'"),
+        (("--human", "h1,nobody"), "1 of 2 humans are not annotators: 'nobody'"),
         (("--human", "h1,h2", "--epsilon", "3"), "epsilon must lie between 0 and 1"),
     ],
 )

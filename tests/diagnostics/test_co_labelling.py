@@ -85,7 +85,7 @@ def test_annotator_agreement_by_loops_with_repeated_answers() -> None:
 
 def test_unknown_or_incomparable_annotators_are_named() -> None:
     a = Annotations.from_dense([[0, -1], [-1, 1]], annotator_names=["ann", "bob"])
-    with pytest.raises(InvalidParameterError, match="'eve' is not an annotator"):
+    with pytest.raises(InvalidParameterError, match="1 of 2 names are not annotators: 'eve'"):
         cohen_kappa(a, "ann", "eve")
     with pytest.raises(UnsuitableDataError, match="'ann' and 'bob' have no item in common"):
         cohen_kappa(a, "ann", "bob")

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import FloatArray
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import positions
+from crowdprism.annotations.names import known_positions, positions
 from crowdprism.annotations.pairs import ranked, sums_by
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.results import FitResult
@@ -151,11 +151,8 @@ def given_groups(groups: Any, annotations: Annotations) -> list[Group]:
     found: list[Group] = []
     seen: set[int] = set()
     for names in groups:
-        place = positions(annotations.annotators, list(names))
-        unknown = [name for name, at in zip(names, place, strict=True) if at < 0]
-        wrong = f"{len(unknown)} names given as one voice are not annotators: {some(unknown)}. "
-        require(not unknown, f"{wrong}Annotators are {some(annotations.annotators.tolist())}.")
-        members = np.unique(place)
+        given: Any = {"given": "names given as one voice", "parameter": "dependence"}
+        members = np.unique(known_positions(annotations.annotators, names, "annotators", **given))
         twice = annotations.annotators[[at for at in members if at in seen]].tolist()
         require(not twice, f"{len(twice)} annotators are given in two voices: {some(twice)}. Join the groups.")
         require(len(members) > 1, f"A voice needs two annotators or more, not {list(names)!r}.")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.errors import InvalidParameterError, ResultFormatError
+from crowdprism.errors import InvalidParameterError, ResultFormatError, some
 
 if TYPE_CHECKING:
     import polars as pl
@@ -150,6 +150,22 @@ def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]
         listed = [plain(value) for value in values]
     index = {name: place for place, name in enumerate(names.tolist())}
     return np.fromiter((index.get(value, -1) for value in listed), dtype=np.int64, count=len(listed))
+
+
+def known_positions(
+    names: NameArray, values: Iterable[Hashable], role: str, *, given: str = "names", parameter: str | None = None
+) -> NDArray[np.int64]:
+    """Return where each value stands in `names`; values that are not names are an error."""
+    listed = list(values)
+    place = positions(names, listed)
+    unknown = [plain(value) for value, at in zip(listed, place, strict=True) if at < 0]
+    if unknown:
+        raise InvalidParameterError(
+            f"{len(unknown)} of {len(listed)} {given} are not {role}: {some(unknown)}. "
+            f"{role.capitalize()} are {some(names.tolist(), 10)}.",
+            parameter=parameter,
+        )
+    return place
 
 
 def same_names(first: NameArray, second: NameArray) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
 from crowdprism.annotations.building import NO_NUMBERS, assemble, gold_by_item
-from crowdprism.annotations.names import NameArray, name_array, positions, same_names
+from crowdprism.annotations.names import NameArray, known_positions, name_array, positions, same_names
 from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, InvalidParameterError, some
 from crowdprism.seeding import stream
 
@@ -82,13 +82,7 @@ def where(annotations: Annotations, keep: NDArray[np.bool_]) -> Annotations:
 
 
 def without_annotators(annotations: Annotations, names: Sequence[Hashable]) -> Annotations:
-    dropped = positions(annotations.annotators, names)
-    unknown = [name for name, place in zip(names, dropped, strict=True) if place < 0]
-    if unknown:
-        raise InvalidParameterError(
-            f"{len(unknown)} of {len(names)} names are not annotators: {some(unknown)}. "
-            f"Annotators are {some(annotations.annotators.tolist())}."
-        )
+    dropped = known_positions(annotations.annotators, names, "annotators")
     stays = np.ones(annotations.n_annotators, dtype=bool)
     stays[dropped] = False
     kept = where(annotations, stays[annotations.annotator])

@@ -16,12 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import plain, positions
+from crowdprism.annotations.names import known_positions, plain
 from crowdprism.calibration import jury_measures as measures
 from crowdprism.calibration.alternative_annotator import AlternativeTest, alternative_annotator_test
 from crowdprism.calibration.jury_measures import FloatArray, Table
 from crowdprism.diagnostics.co_labelling import beyond_chance
-from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
+from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 from crowdprism.results.intervals import beta_interval, require_level
 from crowdprism.seeding import stream
 
@@ -184,14 +184,7 @@ class Sample:
 
 def split_table(annotations: Annotations, people: list[Any]) -> tuple[Table, Table, list[Any]]:
     """Labels of the judges, labels of the humans, and the names of the judges."""
-    place = positions(annotations.annotators, people)
-    unknown = [name for name, at in zip(people, place, strict=True) if at < 0]
-    if unknown:
-        raise InvalidParameterError(
-            f"{len(unknown)} of {len(people)} humans are not annotators; the first is {unknown[0]!r}. Annotators are "
-            f"{some(annotations.annotators.tolist(), 10)}.",
-            parameter="humans",
-        )
+    place = known_positions(annotations.annotators, people, "annotators", given="humans", parameter="humans")
     table = annotations.to_dense().astype(np.int64)
     judges = np.setdiff1d(np.arange(annotations.n_annotators), place)
     if not len(judges):

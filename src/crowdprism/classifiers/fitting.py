@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from crowdprism.aggregators.base import ALL_KNOWN
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
-from crowdprism.annotations.names import positions
+from crowdprism.annotations.names import known_positions
 from crowdprism.classifiers import inputs
 from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood, network_probs
-from crowdprism.errors import InvalidParameterError, some
+from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import CrowdHead
 from crowdprism.networks.build import check_output, resolve_network
 from crowdprism.training import Augmentation, FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device
@@ -257,11 +257,4 @@ def make_validation(
 def true_codes(annotations: Annotations, y_valid: Any) -> NDArray[np.int64]:
     """Return class codes of true class names; a name that is no class is an error."""
     named = np.asarray(y_valid).tolist()
-    codes = positions(annotations.classes, named)
-    unknown = [name for name, code in zip(named, codes, strict=True) if code < 0]
-    if unknown:
-        raise InvalidParameterError(
-            f"{len(unknown)} of {len(named)} values of y_valid are not classes: {some(unknown)}. "
-            f"Classes are {some(annotations.classes.tolist())}."
-        )
-    return codes
+    return known_positions(annotations.classes, named, "classes", given="values of y_valid")

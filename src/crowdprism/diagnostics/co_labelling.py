@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
-from crowdprism.annotations.names import NameArray, positions
+from crowdprism.annotations.names import NameArray, known_positions
 from crowdprism.annotations.pairs import bipartite_components, co_label_entries, ranked, response_matrix, sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError, counted, some
 
@@ -139,10 +139,7 @@ def beyond_chance(observed: Any, expected: Any) -> Any:
 
 def pair_table(annotations: Annotations, first: Hashable, second: Hashable) -> NDArray[np.float64]:
     """Count (label of first, label of second) over the items that both labelled: (n_classes, n_classes)."""
-    codes = positions(annotations.annotators, [first, second])
-    if (codes < 0).any():
-        unknown, known = first if codes[0] < 0 else second, some(annotations.annotators.tolist())
-        raise InvalidParameterError(f"{unknown!r} is not an annotator; annotators are {known}.")
+    codes = known_positions(annotations.annotators, [first, second], "annotators")
     if codes[0] == codes[1]:
         raise InvalidParameterError(f"{first!r} was given twice; agreement is between two different annotators.")
     responses = response_matrix(replace(annotations.select(np.isin(annotations.annotator, codes)), weight=None))

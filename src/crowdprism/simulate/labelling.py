@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import name_array, positions
+from crowdprism.annotations.names import known_positions, name_array
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.seeding import stream
 from crowdprism.simulate.confusions import Confusions
@@ -115,14 +115,7 @@ def copy_annotators(annotations: Annotations, copies: Mapping[Hashable, Hashable
     >>> copy_annotators(a, {2: 0}).to_dense().tolist()
     [[0, 1, 0], [1, 1, 1]]
     """
-    names = [*copies, *copies.values()]
-    places = positions(annotations.annotators, names)
-    unknown = [name for name, place in zip(names, places, strict=True) if place < 0]
-    if unknown:
-        raise InvalidParameterError(
-            f"{len(unknown)} names are not annotators: {some(unknown)}. "
-            f"Annotators are {some(annotations.annotators.tolist())}."
-        )
+    places = known_positions(annotations.annotators, [*copies, *copies.values()], "annotators")
     chained = [name for name in copies.values() if name in copies]
     if chained:
         raise InvalidParameterError(f"{some(chained)} cannot both copy and be copied. Choose one role for each.")
