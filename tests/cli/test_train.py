@@ -7,9 +7,13 @@ import io
 import os
 from pathlib import Path
 
+import numpy as np
+import polars as pl
 import pytest
 
+import crowdprism as cp
 from crowdprism.cli import BAD_INPUT, INTERRUPTED
+from crowdprism.formats.write import write_annotations
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
@@ -18,8 +22,6 @@ def rows_of(text: str) -> list[dict[str, str]]:
 
 def digits_files(folder: Path) -> tuple[Path, Path]:
     """A CSV of annotations and a table of features for a hundred easy items."""
-    import numpy as np
-
     random = np.random.default_rng(0)
     truth = np.arange(100) % 2
     rows = [
@@ -44,9 +46,25 @@ def test_train_then_predict_from_files(run, tmp_path: Path) -> None:
     predicted = rows_of(run("-q", "predict", folder, "-x", features).out)
     truth = ["no", "yes"] * 50
     assert sum(row["label"] == right for row, right in zip(predicted, truth, strict=True)) > 90
-    assert all(0 < float(row["confidence"]) < 1 for row in predicted)
     assert run("predict", folder, "-x", features, "-o", tmp_path / "new.csv").code == 0
     assert rows_of((tmp_path / "new.csv").read_text()) == predicted
+
+
+def test_the_confidence_of_predictions_is_about_the_share_that_is_right(run, tmp_path: Path) -> None:
+    data = cp.load_dataset("digits")
+    train, test = data.splits["train"], data.splits["test"]
+    write_annotations(data.annotations[train].with_gold(None), tmp_path / "labels.csv")
+    for name, items in (("train", train), ("test", test)):
+        table = pl.DataFrame(data.features[items]).insert_column(0, pl.Series("item", items))
+        table.write_csv(tmp_path / f"{name}.csv")
+    folder = tmp_path / "run"
+    done = run("train", tmp_path / "labels.csv", "-x", tmp_path / "train.csv", "-o", folder, "--no-report")
+    assert done.code == 0, done.err
+    predicted = rows_of(run("-q", "predict", folder, "-x", tmp_path / "test.csv").out)
+    right = np.mean([row["label"] == str(one) for row, one in zip(predicted, data.gold[test].tolist(), strict=True)])
+    stated = np.mean([float(row["confidence"]) for row in predicted])
+    assert right > 0.8
+    assert abs(stated - right) < 0.05, (stated, right)
 
 
 def test_train_without_features_offers_aggregate(run, labels_csv: Path) -> None:
