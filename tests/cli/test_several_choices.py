@@ -76,3 +76,29 @@ def test_abstentions_are_never_labels(run, topics: Path) -> None:
     all_unsure = run("aggregate", "unsure.csv", "--skip-label", "unsure,y,n")
     assert all_unsure.code == 2
     assert "all 36 answers are to be skipped" in " ".join(all_unsure.err.split())
+
+
+@pytest.mark.parametrize(
+    ("labels", "options", "said"),
+    [
+        (["unsure"] * 4, ("--abstain", "unsure"), "There is only one class: 'unsure'; every answer is this one."),
+        (
+            ["unsure", "maybe"] * 2,
+            ("--abstain", "unsure,maybe"),
+            "All 4 answers are 'unsure', 'maybe'; nothing is left",
+        ),
+        (["low", "high", "huge", "low"], ("--order", "low,high"), "Unknown are 'huge'. Add them to --order ..."),
+        (["low", "high"] * 2, ("--order", "low,high,low"), "1 of 3 labels are repeated; the first is 'low'"),
+        (["a|b", "c", "a", "b"], ("--multi", "--order", "a,b"), "1 of 4 answers tick choices outside the 2 given ones"),
+    ],
+)
+def test_answers_that_cannot_be_used_end_in_one_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run, labels: list[str], options: tuple[str, ...], said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = "".join(f"{at // 2},{'ab'[at % 2]},{label}\n" for at, label in enumerate(labels))
+    Path("labels.csv").write_text("item,annotator,label\n" + rows)
+    shown = run("aggregate", "labels.csv", *options)
+    assert shown.code == 2
+    assert said in " ".join(shown.err.split())
+    assert shown.err.count("error:") == 1

@@ -52,6 +52,9 @@ def shares_without(annotations: Annotations, names: Sequence[Any]) -> FloatArray
     votes[:, place] = 0.0
     totals = votes.sum(axis=1, keepdims=True)
     if not totals.any():
-        raise InvalidParameterError(f"All answers are {some(names)}; nothing is left to learn.", parameter="abstain")
+        raise InvalidParameterError(
+            f"All {annotations.n_annotations} answers are {some(names)}; nothing is left to learn. Name fewer of them.",
+            parameter="abstain",
+        )
     shares = np.divide(votes, totals, out=np.zeros_like(votes), where=totals > 0).sum(axis=0)
     return np.asarray(shares / shares.sum())
