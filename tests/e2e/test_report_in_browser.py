@@ -198,6 +198,20 @@ def test_charts_change_with_the_theme(visit) -> None:
     assert visit(color_scheme="light").page.evaluate(ink) != visit(color_scheme="dark").page.evaluate(ink)
 
 
+def test_a_matrix_of_ten_classes_is_whole_on_a_phone(visit) -> None:
+    seen = visit(viewport={"width": 390, "height": 844})
+    assert seen.page.evaluate(
+        "(box => box.scrollWidth <= box.clientWidth)(document.querySelector('#confusion .scroll'))"
+    )
+
+
+def test_tables_stay_tables_on_printed_pages_of_a4(visit) -> None:
+    seen = visit(viewport={"width": 688, "height": 1000})
+    seen.page.emulate_media(media="print")
+    assert seen.page.evaluate("getComputedStyle(document.querySelector('.table tbody tr')).display") == "table-row"
+    assert seen.page.evaluate("document.documentElement.scrollWidth") <= 688
+
+
 @pytest.mark.parametrize("name", ["crowd", "hostile"])
 def test_a_phone_needs_no_sideways_scrolling(visit, name: str) -> None:
     seen = visit(name, viewport={"width": 375, "height": 800})
