@@ -138,7 +138,10 @@ def test_unanswered_items_may_be_left_out(result: FitResult) -> None:
     [
         (lambda answers: {**answers, "x": 0}, r"1 of 41 answers are for items that were not asked .* 'x'"),
         (lambda answers: dict.fromkeys(answers, 7), r"40 of 40 answers are not among the 3 classes .* 7 for item"),
-        (lambda answers: [*answers.items(), *((item, (label + 1) % 3) for item, label in answers.items())], "40 rows"),
+        (
+            lambda answers: [*answers.items(), *((item, (label + 1) % 3) for item, label in answers.items())],
+            "40 of 80 rows",
+        ),
         (lambda answers: dict(list(answers.items())[:6]), r"6 of 40 .* too few .* at least 10 answers.* Answer 4 more"),
         (lambda answers: {}, r"0 of 40 .* Answer 10 more"),
     ],
