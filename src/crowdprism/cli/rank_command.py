@@ -95,7 +95,7 @@ def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
     return {
         "comparisons": ranking.n_comparisons,
         "items": to_records(ranking.columns()),
-        "win_probabilities": ranking.win_probabilities()[ranking.order][:, ranking.order],
+        "win_probabilities": ranking.win_probabilities(ranking.order) if ranking.covariance.ndim == 2 else None,
         "left_wins": None if ranking.position is None else asdict(ranking.position),
         "tie_share": ranking.tie_share,
         "judges": to_records(judge_columns(ranking)),

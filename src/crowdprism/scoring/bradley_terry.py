@@ -13,6 +13,7 @@ item that always wins has a finite score.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,11 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
 from crowdprism.annotations.pairs import ranked, sums_by
-from crowdprism.errors import UnsuitableDataError
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
+from crowdprism.scoring.many_items import SparseInformation, sparse_quadratic
 
 N_OUTCOMES = 3
-MAX_ITEMS = 5000  # the covariance of their scores takes 200 MB
+DENSE_ITEMS = 5000  # the covariance of their scores takes 200 MB; of more items only variances are found
 NEWTON_STEPS = 50
 MAX_LOG_ODDS = 300.0
 SETTLED = 1e-9  # Newton's gain of the objective, relative
@@ -59,10 +60,6 @@ class Pairs:
 def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
     """Put equal comparisons together; without judges, whoever made them."""
     n_items = comparisons.n_items
-    if n_items > MAX_ITEMS:
-        raise UnsuitableDataError(
-            f"{n_items} items are compared; at most {MAX_ITEMS} can be ranked together. Rank parts of them."
-        )
     pair, place = ranked(comparisons.left.astype(np.int64) * n_items + comparisons.right, n_items * n_items)
     n_judges, key = 1, place * N_OUTCOMES + comparisons.outcome
     if with_judges:
@@ -127,9 +124,12 @@ def net(pairs: Pairs, values: FloatArray) -> FloatArray:
     return np.append(by_item, values.sum())
 
 
-def quadratic(pairs: Pairs, by_d: FloatArray, cross: FloatArray, by_tie: float) -> FloatArray:
+def quadratic(pairs: Pairs, by_d: FloatArray, cross: FloatArray, by_tie: float) -> Any:
     """(n_items + 2, n_items + 2) sum over pairs of second derivatives by d, by d and tie, and by tie."""
     size = pairs.n_items
+    if size > DENSE_ITEMS:
+        edges = np.stack([net(pairs, by_d), net(pairs, cross)], axis=1)
+        return sparse_quadratic(pairs.left, pairs.right, by_d, edges, by_tie)
     table = np.zeros((size + 2, size + 2))
     between = sums_by(pairs.left * size + pairs.right, by_d, size * size).reshape(size, size)
     between = between + between.T
@@ -140,7 +140,7 @@ def quadratic(pairs: Pairs, by_d: FloatArray, cross: FloatArray, by_tie: float) 
     return table
 
 
-def information(p: FloatArray, pairs: Pairs, weight: FloatArray) -> FloatArray:
+def information(p: FloatArray, pairs: Pairs, weight: FloatArray) -> Any:
     """Expected information of careful answers about theta; weight (n_pairs,) is their number, p their probabilities."""
     ahead = p[:, LEFT] - p[:, RIGHT]
     by_d = weight * (p[:, LEFT] + p[:, RIGHT] - ahead**2) / 4
@@ -159,9 +159,13 @@ def free_places(model: RankingModel, pairs: Pairs) -> NDArray[np.int64]:
     return np.array([*range(pairs.n_items), *(pairs.n_items + 2 + place for place in extra)])
 
 
-def regular(table: FloatArray, model: RankingModel, pairs: Pairs) -> FloatArray:
+def regular(table: Any, model: RankingModel, pairs: Pairs) -> Any:
     """The free part of an information matrix with its prior; without one, the mean of the scores is held at 0."""
+    from scipy.sparse import diags_array
+
     free = free_places(model, pairs)
+    if isinstance(table, SparseInformation):  # conjugate gradients from 0 hold the mean by themselves
+        return replace(table, table=table.table + diags_array(model.precision, format="csr")).at(free)
     table = table + np.diag(model.precision)
     if model.spread is None:
         table[: pairs.n_items, : pairs.n_items] += 1.0 / pairs.n_items
@@ -182,7 +186,9 @@ def newton(model: RankingModel, pairs: Pairs, counts: FloatArray) -> FloatArray:
     for _ in range(NEWTON_STEPS if model.reliability is None else 1):  # EM needs no more than a step uphill
         slope = (gradient(p, pairs, counts) - precision * theta)[free]
         step = np.zeros_like(theta)
-        step[free] = cho_solve(cho_factor(regular(information(p, pairs, total), model, pairs)), slope)
+        table = regular(information(p, pairs, total), model, pairs)
+        sparse = isinstance(table, SparseInformation)
+        step[free] = table.solve(slope) if sparse else cho_solve(cho_factor(table), slope)
         p, following = look(theta + step)
         while following < value - SETTLED * abs(value):
             step /= 2
@@ -244,8 +250,8 @@ def maximize(model: RankingModel, expectation: Expectation, pairs: Pairs) -> Ran
     return replace(model, theta=theta, reliability=reliability, habit=habits(sides, pairs))
 
 
-def covariance(model: RankingModel, pairs: Pairs) -> FloatArray:
-    """(n_items + 2, n_items + 2) of theta; 0 for parameters that were not estimated.
+def covariance(model: RankingModel, pairs: Pairs) -> Any:
+    """(n_items + 2, n_items + 2) of theta, or of many items its diagonal; 0 for parameters that were not estimated.
 
     The information of answers that may have been careless is that of careful ones less what is lost by not knowing
     which they were (Louis 1982); what is lost by estimating the reliabilities is taken off too.
@@ -255,9 +261,14 @@ def covariance(model: RankingModel, pairs: Pairs) -> FloatArray:
     table = information(
         outcome_probabilities(model.theta, pairs), pairs, sums_by(pairs.row_pair, found.counts, len(pairs.left))
     )
+    free, sparse = free_places(model, pairs), isinstance(table, SparseInformation)
     if model.reliability is not None:
-        table -= _lost(model, pairs, careful)
-    free = free_places(model, pairs)
+        lost, shared = _lost(model, pairs, careful)
+        table = SparseInformation(table.table - lost.table, shared) if sparse else table - (lost + shared @ shared.T)
+    if sparse:
+        variances = np.zeros(pairs.n_items + 2)
+        variances[free] = regular(table, model, pairs).variances(pairs.n_items)
+        return variances
     inverse = _inverse(regular(table, model, pairs))
     if model.spread is None:  # the mean is not uncertain: it was set
         inverse[: pairs.n_items, : pairs.n_items] -= 1.0 / pairs.n_items
@@ -275,8 +286,13 @@ def _inverse(table: FloatArray) -> FloatArray:
         return np.asarray((vectors / np.maximum(values, TINY_PRECISION)) @ vectors.T)
 
 
-def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> FloatArray:
-    """Information about theta lost by not knowing who was careful when, and how reliable each judge is."""
+def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> tuple[Any, Any]:
+    """Information about theta lost by not knowing who was careful when, and (n_items + 2, judge) how reliable each is.
+
+    The squares of the second are lost.
+    """
+    from scipy.sparse import coo_array
+
     assert model.reliability is not None
     p = outcome_probabilities(model.theta, pairs)[pairs.row_pair]
     by_d = np.array([0.5, -0.5, 0.0])[pairs.row_outcome] - (p[:, LEFT] - p[:, RIGHT]) / 2
@@ -286,14 +302,17 @@ def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> FloatArray:
     table = quadratic(pairs, squares, cross, float((doubt * by_tie**2).sum()))
     total = sums_by(pairs.row_judge, pairs.row_count, pairs.n_judges) + CAREFUL + CARELESS
     own = total * model.reliability * (1 - model.reliability) - sums_by(pairs.row_judge, doubt, pairs.n_judges)
-    size, n_judges = pairs.n_items, pairs.n_judges
-    shared = np.zeros((size + 2, n_judges))
-    for ends, sign in ((pairs.left, 1.0), (pairs.right, -1.0)):
-        key = ends[pairs.row_pair] * n_judges + pairs.row_judge
-        shared[:size] += sums_by(key, sign * doubt * by_d, size * n_judges).reshape(size, n_judges)
-    shared[size], shared[size + 1] = (sums_by(pairs.row_judge, doubt * by, n_judges) for by in (by_d, by_tie))
-    known = own > TINY_PRECISION * total
-    return np.asarray(table + (shared[:, known] / own[known]) @ shared[:, known].T)
+    size, judge = pairs.n_items, pairs.row_judge
+    known = np.where(own > TINY_PRECISION * total, own, np.inf)
+    ends = (
+        pairs.left[pairs.row_pair],
+        pairs.right[pairs.row_pair],
+        np.full_like(judge, size),
+        np.full_like(judge, size + 1),
+    )
+    values = np.concatenate([by_d, -by_d, by_d, by_tie]) * np.tile(doubt / np.sqrt(known)[judge], 4)
+    shared = coo_array((values, (np.concatenate(ends), np.tile(judge, 4))), shape=(size + 2, pairs.n_judges)).tocsr()
+    return table, shared if size > DENSE_ITEMS else shared.toarray()
 
 
 def fit_pairs(

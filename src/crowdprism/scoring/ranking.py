@@ -20,6 +20,7 @@ from crowdprism.scoring.bradley_terry import Pairs, RankingModel, answer_probabi
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
 
 LEVEL = 0.95
+ROWS_AT_ONCE = 1000
 MIN_JUDGES = 2
 SURPRISING = 3.0  # standard deviations between votes and ranking from which on a pair is listed
 LEAST_VARIANCE = 1e-12
@@ -56,7 +57,8 @@ class Ranking:
     Attributes
     ----------
     scores, covariance
-        (n_items,) log strengths with mean 0, and their covariance: P(i beats j) = 1 / (1 + exp(score_j - score_i)).
+        (n_items,) log strengths with mean 0, and their covariance: P(i beats j) = 1 / (1 + exp(score_j - score_i)). Of
+        more than 5,000 items only the variances (n_items,) are found, and scores are taken as independent.
     component
         (n_items,) items of different components were never compared, not even through others.
     compared, wins
@@ -99,19 +101,23 @@ class Ranking:
 
     def interval(self, level: float = LEVEL) -> FloatArray:
         """(n_items, 2) interval of each score."""
-        half = normal_quantile(level) * np.sqrt(np.diag(self.covariance))
+        half = normal_quantile(level) * np.sqrt(self.variance)
         return np.stack([self.scores - half, self.scores + half], axis=1)
 
     def rank_interval(self, level: float = LEVEL) -> NDArray[np.int64]:
         """(n_items, 2) best and worst place of each item that its differences to the others leave open."""
-        gap, error = self._differences()
-        clear = np.abs(gap) > normal_quantile(level) * error
-        better, worse = (clear & (gap < 0)).sum(axis=1), (clear & (gap > 0)).sum(axis=1)
-        return np.stack([1 + better, len(self.items) - worse], axis=1)
+        found, limit = np.empty((len(self.items), 2), dtype=np.int64), normal_quantile(level)
+        for first in range(0, len(found), ROWS_AT_ONCE):
+            rows = np.arange(first, min(first + ROWS_AT_ONCE, len(found)))
+            gap, error = self._differences(rows, slice(None))
+            clear = np.abs(gap) > limit * error
+            found[rows, 0] = 1 + (clear & (gap < 0)).sum(axis=1)
+            found[rows, 1] = len(found) - (clear & (gap > 0)).sum(axis=1)
+        return found
 
-    def win_probabilities(self) -> FloatArray:
+    def win_probabilities(self, among: Any = slice(None)) -> FloatArray:
         """(n_items, n_items) probability that the item of the row wins, ties left out; averaged over the scores."""
-        gap, error = self._differences()
+        gap, error = self._differences(among, among)
         return np.asarray(1 / (1 + np.exp(-gap / np.sqrt(1 + LOGISTIC * error**2))))
 
     def difference(self, first: Any, second: Any, level: float = LEVEL) -> Difference:
@@ -128,8 +134,7 @@ class Ranking:
         if (place < 0).any():
             missing = [name for name, at in zip((first, second), place, strict=True) if at < 0]
             raise InvalidParameterError(f"There is no item {missing[0]!r}; there are {some(self.items.tolist(), 8)}.")
-        one, other = place.tolist()
-        gap, error = (table[one, other] for table in self._differences())
+        gap, error = (table[0, 1] for table in self._differences(place, place))
         half = normal_quantile(level) * error
         return Difference(
             first=first,
@@ -138,17 +143,21 @@ class Ranking:
             low=float(gap - half),
             high=float(gap + half),
             probability=float(ndtr(gap / error)) if error > 0 else 0.5,
-            win_probability=float(self.win_probabilities()[one, other]),
+            win_probability=float(self.win_probabilities(place)[0, 1]),
         )
 
     def pairs_to_ask(self, n: int = 10) -> list[tuple[Any, Any, float]]:
         """Pairs to compare next, each as if those before it were answered: names and how much is learned, in nats."""
+        among = np.arange(len(self.items))
         cov = self.covariance.copy()
-        gap = self.scores[:, None] - self.scores[None]
+        if cov.ndim == 1:  # of so many items, those that are least known
+            among = np.sort(np.argsort(-cov, kind="stable")[:ROWS_AT_ONCE])
+            cov = np.diag(cov[among])
+        gap = self.scores[among, None] - self.scores[among]
         answer = 1 / (2 + 2 * np.cosh(gap))  # information of one comparison about a difference
-        names, open_ = self.items.tolist(), np.triu(np.ones_like(gap, dtype=bool), 1)
+        names, open_ = self.items[among].tolist(), np.triu(np.ones_like(gap, dtype=bool), 1)
         chosen = []
-        for _ in range(min(n, len(self.items) * (len(self.items) - 1) // 2)):
+        for _ in range(min(n, len(among) * (len(among) - 1) // 2)):
             variance = np.diag(cov)[:, None] + np.diag(cov)[None] - 2 * cov
             gain = np.where(open_, np.log1p(answer * variance) / 2, -1.0)
             one, other = np.unravel_index(int(np.argmax(gain)), gain.shape)
@@ -165,10 +174,10 @@ class Ranking:
         limit = normal_quantile(1 - (1 - level) / n_tests)
         for name, ranking in self.groups.items():
             others = [one for other, one in self.groups.items() if other != name]
-            weight = np.array([1 / np.maximum(np.diag(one.covariance), 1e-9) for one in others])
+            weight = np.array([1 / np.maximum(one.variance, 1e-9) for one in others])
             rest = (weight * [one.scores for one in others]).sum(axis=0) / weight.sum(axis=0)
             gap = ranking.scores - rest
-            error = np.sqrt(np.diag(ranking.covariance) + 1 / weight.sum(axis=0))
+            error = np.sqrt(ranking.variance + 1 / weight.sum(axis=0))
             for at in np.flatnonzero(np.abs(gap) > limit * error):
                 found.append((plain(self.items[at]), name, float(gap[at]), float(error[at])))
         return sorted(found, key=lambda row: -abs(row[2]))
@@ -192,11 +201,17 @@ class Ranking:
         }
         return {**columns, "component": self.component[order]} if self.component.any() else columns
 
-    def _differences(self) -> tuple[FloatArray, FloatArray]:
-        """(n_items, n_items) score of row minus column, and its standard error."""
-        variance = np.diag(self.covariance)
-        squares = variance[:, None] + variance[None] - 2 * self.covariance
-        return self.scores[:, None] - self.scores[None], np.sqrt(np.maximum(squares, 0.0))
+    @property
+    def variance(self) -> FloatArray:
+        """(n_items,) of the scores."""
+        return self.covariance if self.covariance.ndim == 1 else np.diag(self.covariance)
+
+    def _differences(self, rows: Any, columns: Any) -> tuple[FloatArray, FloatArray]:
+        """(row, column) score of an item of the rows minus one of the columns, and its standard error."""
+        squares = self.variance[rows][:, None] + self.variance[columns]
+        if self.covariance.ndim == 2:
+            squares = squares - 2 * self.covariance[rows][:, columns]
+        return self.scores[rows][:, None] - self.scores[columns], np.sqrt(np.maximum(squares, 0.0))
 
     def __repr__(self) -> str:
         best = some(self.items[self.order].tolist())
@@ -267,8 +282,12 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
     component, said = _connect(pairs, data.items, prior=options["prior"])
     run, errors = fit_pairs(pairs, **options)
     model, size = run.model, data.n_items
-    centre = np.eye(size) - 1.0 / size
-    half_width = normal_quantile(LEVEL) * float(np.sqrt(errors[-2, -2]))
+    if errors.ndim == 1:
+        scores_error, place_error = errors[:size], errors[-2]
+    else:
+        centre = np.eye(size) - 1.0 / size
+        scores_error, place_error = centre @ errors[:size, :size] @ centre, errors[-2, -2]
+    half_width = normal_quantile(LEVEL) * float(np.sqrt(place_error))
     left_wins, low, high = (1 / (1 + np.exp(-model.theta[-2] - half_width * np.array([0.0, -1.0, 1.0])))).tolist()
     counts = pairs.by_outcome(pairs.row_count)
     preferred = np.where(data.outcome == LEFT, data.left, data.right)
@@ -277,7 +296,7 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
     return Ranking(
         items=data.items,
         scores=model.scores - model.scores.mean(),
-        covariance=centre @ errors[:size, :size] @ centre,
+        covariance=scores_error,
         component=component,
         compared=_by_item(pairs, counts.sum(axis=1), counts.sum(axis=1)).astype(np.int64),
         wins=_by_item(pairs, counts[:, LEFT] + counts[:, TIE] / 2, counts[:, RIGHT] + counts[:, TIE] / 2),
