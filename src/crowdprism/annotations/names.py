@@ -26,6 +26,7 @@ NameArray = NDArray[Any]
 INT32_MAX = np.iinfo(np.int32).max
 INT64_MAX = np.iinfo(np.int64).max
 MANY_TEXTS = 50_000  # from here on polars is quicker than a dict
+FEW_NAMES = 2**12  # to which a cast is quicker than a join
 
 
 def plain(value: Any) -> Any:
@@ -113,8 +114,12 @@ def _encode_text(column: pl.Series) -> tuple[NameArray, NDArray[np.int32]]:
     import polars as pl
 
     names = column.unique().sort()
-    coded = pl.DataFrame({"name": names, "code": np.arange(len(names), dtype=np.int32)})
-    codes = pl.DataFrame({"name": column}).join(coded, on="name", how="left", maintain_order="left")["code"].to_numpy()
+    if len(names) <= FEW_NAMES and not names.null_count():
+        codes = column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+    else:
+        coded = pl.DataFrame({"name": names, "code": np.arange(len(names), dtype=np.int32)})
+        joined = pl.DataFrame({"name": column}).join(coded, on="name", how="left", maintain_order="left")
+        codes = joined["code"].to_numpy()
     array = np.empty(len(names), dtype=object)
     array[:] = names.to_list()
     array.flags.writeable = False

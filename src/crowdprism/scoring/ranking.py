@@ -290,9 +290,9 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
     half_width = normal_quantile(LEVEL) * float(np.sqrt(place_error))
     left_wins, low, high = (1 / (1 + np.exp(-model.theta[-2] - half_width * np.array([0.0, -1.0, 1.0])))).tolist()
     counts = pairs.by_outcome(pairs.row_count)
-    preferred = np.where(data.outcome == LEFT, data.left, data.right)
-    other = np.where(data.outcome == LEFT, data.right, data.left)
-    decided = data.outcome != TIE
+    judged = pairs if pairs.n_judges == data.n_judges else pairs_of(data, with_judges=True)
+    ahead = np.sign(model.scores[judged.left] - model.scores[judged.right])[judged.row_pair]
+    preferred = np.array([1, -1, 0])[judged.row_outcome]  # the left item, the right one, or none
     return Ranking(
         items=data.items,
         scores=model.scores - model.scores.mean(),
@@ -304,10 +304,10 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
         tie_share=float(1 / (1 + 2 * np.exp(-model.theta[-1]))) if pairs.has_ties else 0.0,
         position=Estimate(left_wins, low, high, LEVEL) if options["position_bias"] else None,
         judges=data.judges,
-        judge_counts=np.bincount(data.judge, minlength=data.n_judges),
+        judge_counts=sums_by(judged.row_judge, judged.row_count, data.n_judges).astype(np.int64),
         reliability=model.reliability,
-        left_share=_share(data.judge[decided], data.outcome[decided] == LEFT, data.n_judges),
-        agreement=_share(data.judge[decided], (model.scores[preferred] > model.scores[other])[decided], data.n_judges),
+        left_share=_share(judged, preferred != 0, preferred > 0),
+        agreement=_share(judged, preferred != 0, preferred * ahead > 0),
         surprises=_surprises(pairs, counts, model, data.items.tolist()),
         groups=groups or {},
         warnings=(*said, *run.notes("rank")),
@@ -318,9 +318,10 @@ def _by_item(pairs: Pairs, left: FloatArray, right: FloatArray) -> FloatArray:
     return sums_by(pairs.left, left, pairs.n_items) + sums_by(pairs.right, right, pairs.n_items)
 
 
-def _share(judge: NDArray[Any], yes: NDArray[Any], n_judges: int) -> FloatArray:
-    total = np.bincount(judge, minlength=n_judges)
-    return np.where(total > 0, sums_by(judge, yes, n_judges) / np.maximum(total, 1), np.nan)
+def _share(judged: Pairs, counted: NDArray[Any], yes: NDArray[Any]) -> FloatArray:
+    """(n_judges,) share of the rows' answers that are, of those that count."""
+    total, found = (sums_by(judged.row_judge, judged.row_count * one, judged.n_judges) for one in (counted, yes))
+    return np.where(total > 0, found / np.maximum(total, 1), np.nan)
 
 
 def _connect(pairs: Pairs, items: NameArray, *, prior: bool) -> tuple[NDArray[Any], tuple[str, ...]]:
