@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
-from crowdprism.annotations.pairs import ranked, sums_by
+from crowdprism.annotations.pairs import sums_by
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
 from crowdprism.scoring.many_items import SparseInformation, sparse_quadratic
 
 N_OUTCOMES = 3
+MAX_KEYS_COUNTED = 2**24
 DENSE_ITEMS = 5000  # the covariance of their scores takes 200 MB; of more items only variances are found
 NEWTON_STEPS = 50
 MAX_LOG_ODDS = 300.0
@@ -60,18 +61,24 @@ class Pairs:
 def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
     """Put equal comparisons together; without judges, whoever made them."""
     n_items = comparisons.n_items
-    pair, place = ranked(comparisons.left.astype(np.int64) * n_items + comparisons.right, n_items * n_items)
-    n_judges, key = 1, place * N_OUTCOMES + comparisons.outcome
+    n_judges = comparisons.n_judges if with_judges else 1
+    key = (comparisons.left.astype(np.int64) * n_items + comparisons.right) * N_OUTCOMES + comparisons.outcome
     if with_judges:
-        n_judges, key = comparisons.n_judges, key * comparisons.n_judges + comparisons.judge
-    row, place = ranked(key, len(pair) * N_OUTCOMES * n_judges)
+        key = key * n_judges + comparisons.judge
+    if n_items**2 * N_OUTCOMES * n_judges <= MAX_KEYS_COUNTED:
+        counts = np.bincount(key)
+        row = np.flatnonzero(counts)
+        count = counts[row]
+    else:
+        row, count = np.unique(key, return_counts=True)
+    pair, row_pair = np.unique(row // (N_OUTCOMES * n_judges), return_inverse=True)
     return Pairs(
         left=pair // n_items,
         right=pair % n_items,
-        row_pair=row // (N_OUTCOMES * n_judges),
+        row_pair=row_pair,
         row_outcome=row // n_judges % N_OUTCOMES,
         row_judge=row % n_judges,
-        row_count=np.bincount(place).astype(np.float64),
+        row_count=count.astype(np.float64),
         n_items=n_items,
         n_judges=n_judges,
         has_ties=bool((comparisons.outcome == TIE).any()),
