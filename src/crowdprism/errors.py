@@ -11,13 +11,7 @@ from string import Formatter
 
 
 def keyword(name: str, value: str) -> str:
-    """Name a parameter as Python takes it.
-
-    Examples
-    --------
-    >>> keyword("item", "..."), keyword("item", "")
-    ('item=...', 'item')
-    """
+    """Name a parameter as Python takes it, such as `item=...`, or `item` without a value."""
     return f"{name}={value}" if value else name
 
 

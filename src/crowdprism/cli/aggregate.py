@@ -8,17 +8,7 @@ from typing import Annotated, Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli import run_folder, screen, shard_command
-from crowdprism.cli.options import (
-    AsJson,
-    Files,
-    Force,
-    ReadingOptions,
-    ThreadOptions,
-    VoiceOptions,
-    aggregator_names,
-    listing,
-)
+from crowdprism.cli import options, run_folder, screen, shard_command
 from crowdprism.cli.questions import describe_source
 from crowdprism.cli.run_folder import Run, Written, annotator_columns, label_columns
 from crowdprism.cli.screen import print_records, print_table, remark, to_records
@@ -36,11 +26,9 @@ N_CLASSES_SHOWN = 30
 
 
 def aggregate(
-    files: Files,
+    files: options.Files,
     *,
-    method: str = typer.Option(
-        DEFAULT_METHOD, "--method", "-m", help="Name of the method; `list` lists all.", **listing(aggregator_names)
-    ),
+    method: str = options.method_option(DEFAULT_METHOD, options.aggregator_names),
     output: Path | None = typer.Option(
         None,
         "--output",
@@ -48,17 +36,17 @@ def aggregate(
         help="Run folder for the result, labels.csv, annotators.csv, report.html; or a .csv file for the labels.",
     ),
     report: WithReport = True,
-    force: Force = False,
-    reading: ReadingOptions,
+    force: options.Force = False,
+    reading: options.ReadingOptions,
     several: ChoiceOptions,
-    voices: VoiceOptions,
+    voices: options.VoiceOptions,
     use_gold: bool = typer.Option(
         True, "--use-gold/--no-use-gold", help="Learn from gold too; its items get their known class."
     ),
     seed: int = typer.Option(0, help="Seed of methods that use random numbers."),
-    threading: ThreadOptions,
+    threading: options.ThreadOptions,
     stores: StoreOptions,
-    json: AsJson = False,
+    json: options.AsJson = False,
 ) -> None:
     """Combine the labels of many annotators into one label per item, and rate the annotators.
 

@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli.options import (
-    AsJson,
-    DeviceOptions,
-    FeatureOptions,
-    Files,
-    ReadingOptions,
-    aggregator_names,
-    annotated_only,
-    classifier_names,
-    listing,
-)
+from crowdprism.cli import options
 from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import command_line, exit_interrupted, print_json, print_table, remark
 
@@ -38,25 +28,25 @@ HEADINGS = {  # short enough for a terminal of 80 columns
 
 
 def compare(
-    files: Files,
+    files: options.Files,
     *,
     methods: str | None = typer.Option(
         None,
         "--methods",
         "-m",
         help="Names separated by commas, `all`, or `list`; a selection by default.",
-        **listing(lambda: [*aggregator_names(), *classifier_names()]),
+        **options.listing(lambda: [*options.aggregator_names(), *options.classifier_names()]),
     ),
     seeds: int = typer.Option(3, help="How often to fit each method with annotations held out."),
     held_out: float = typer.Option(0.1, help="Share of the annotations to hold out."),
-    features: FeatureOptions,
+    features: options.FeatureOptions,
     epochs: int | None = typer.Option(None, help="Passes over the data, for classifiers."),
     page: Path | None = typer.Option(
         None, "--report", help="HTML page to write: the table and the recommended method's report."
     ),
-    reading: ReadingOptions,
-    device: DeviceOptions,
-    json: AsJson = False,
+    reading: options.ReadingOptions,
+    device: options.DeviceOptions,
+    json: options.AsJson = False,
 ) -> None:
     """Compare many methods on your annotations, with or without gold, and recommend one.
 
@@ -71,11 +61,11 @@ def compare(
     annotations, report = reading.read_with_report(files)
     values = None
     if features.given:
-        found, annotations = annotated_only(*features.load(annotations, files, report))
+        found, annotations = options.annotated_only(*features.load(annotations, files, report))
         values = found.features.values
     device.apply(torch=values is not None)
     if names == ["all"]:
-        names = [*aggregator_names(), *(classifier_names() if values is not None else ())]
+        names = [*options.aggregator_names(), *(options.classifier_names() if values is not None else ())]
     settings: dict[str, Any] = {"device": device.device} | ({} if epochs is None else {"epochs": epochs})
     outcome = cp.compare(annotations, values, methods=names, seeds=seeds, held_out=held_out, settings=settings)
     if json:

@@ -11,7 +11,7 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
-from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, listing
+from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, method_option
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, rounded, run_target, save_csv
 from crowdprism.cli.screen import print_csv, print_json, print_records, remark, to_records
@@ -27,10 +27,6 @@ if TYPE_CHECKING:
 Run = Annotated[
     Path | None, typer.Option("--run", "-r", help="Run folder of these annotations; without it, --method is fitted.")
 ]
-Method = Annotated[
-    str,
-    typer.Option("--method", "-m", help="Method to fit without --run; `list` lists all.", **listing(aggregator_names)),
-]
 N_SHOWN = 10
 OVERUSE_Z = 3  # excess of a label, in standard errors, that is worth showing
 
@@ -39,7 +35,7 @@ def diagnose(
     files: Files,
     *,
     run: Run = None,
-    method: Method = DEFAULT_METHOD,
+    method: str = method_option(DEFAULT_METHOD, aggregator_names),
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Folder for findings.csv, annotators.csv and items.csv."
     ),
@@ -172,7 +168,7 @@ def suggest(
     *,
     budget: float = typer.Option(100, "--budget", "-b", help="How many labels to ask for."),
     run: Run = None,
-    method: Method = DEFAULT_METHOD,
+    method: str = method_option(DEFAULT_METHOD, aggregator_names),
     capacity: int | None = typer.Option(
         None, help="Most labels to ask of one annotator; by default twice an equal share."
     ),

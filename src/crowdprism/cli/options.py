@@ -64,6 +64,10 @@ def listing(names: Callable[[], Iterable[str]]) -> Any:
     return {"callback": print_names, "is_eager": True}
 
 
+def method_option(default: str, names: Callable[[], Iterable[str]]) -> Any:
+    return typer.Option(default, "--method", "-m", help="Name of the method; `list` lists all.", **listing(names))
+
+
 def aggregator_names() -> list[str]:
     from crowdprism.aggregators import AGGREGATORS, ORDERED
 

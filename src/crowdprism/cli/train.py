@@ -11,19 +11,8 @@ from typing import Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli import run_folder
+from crowdprism.cli import options, run_folder
 from crowdprism.cli.aggregate import WithReport, deliver
-from crowdprism.cli.options import (
-    AsJson,
-    DeviceOptions,
-    FeatureOptions,
-    Files,
-    Force,
-    ReadingOptions,
-    VoiceOptions,
-    classifier_names,
-    listing,
-)
 from crowdprism.cli.questions import describe_source
 from crowdprism.cli.run_folder import Run, Written
 from crowdprism.cli.screen import command_line, exit_interrupted, remark
@@ -38,15 +27,13 @@ NO_FEATURES = (
 
 
 def train(
-    files: Files,
+    files: options.Files,
     *,
-    features: FeatureOptions,
+    features: options.FeatureOptions,
     output: Path | None = typer.Option(
         None, "--output", "-o", help="Run folder for classifier, labels.csv, annotators.csv and report.html."
     ),
-    method: str = typer.Option(
-        DEFAULT_METHOD, "--method", "-m", help="Name of the method; `list` lists all.", **listing(classifier_names)
-    ),
+    method: str = options.method_option(DEFAULT_METHOD, options.classifier_names),
     network: str = typer.Option("auto", help="Name of the network; chosen by the features by default."),
     epochs: int | None = typer.Option(None, help="Passes over the data."),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training with the same --output."),
@@ -54,12 +41,12 @@ def train(
         None, help="Folder for the state after each epoch; OUTPUT.checkpoint by default."
     ),
     report: WithReport = True,
-    force: Force = False,
-    reading: ReadingOptions,
-    voices: VoiceOptions,
+    force: options.Force = False,
+    reading: options.ReadingOptions,
+    voices: options.VoiceOptions,
     seed: int = typer.Option(0, help="Random seed; the same seed gives the same classifier."),
-    device: DeviceOptions,
-    json: AsJson = False,
+    device: options.DeviceOptions,
+    json: options.AsJson = False,
 ) -> None:
     """Train a classifier on features and annotations, without any true labels.
 

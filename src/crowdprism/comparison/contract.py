@@ -54,15 +54,12 @@ class Data:
         return (self.features, shown) if kind_of(method) == "classifier" else (shown,)
 
     def take(self, index: Any) -> Data:
-        """Some of the items, in a given order."""
         return Data(self.annotations[index], self.features[index])
 
     def select(self, annotation: Any) -> Data:
-        """The same items with some of the annotations."""
         return Data(self.annotations.select(annotation), self.features)
 
     def change(self, **fields: Any) -> Data:
-        """The same data with some fields of the annotations replaced."""
         return Data(replace(self.annotations, **fields), self.features)
 
 

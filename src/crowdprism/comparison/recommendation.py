@@ -33,19 +33,14 @@ COLUMNS = {  # attribute of a row -> heading of its column, in order
 
 @dataclass(frozen=True)
 class MethodRow:
-    """What was measured of one method; None where it could not be measured.
-
-    Four are shares: of items with gold that are labelled correctly, of held-out annotations that equal the label found
-    for their item, of items that get the same label from another method, and of items that keep their label when seed
-    and held-out annotations change (`stability`).
-    """
+    """What was measured of one method; None where it could not be measured."""
 
     method: str
-    accuracy: float | None = None
+    accuracy: float | None = None  # share of items with gold that are labelled correctly
     log_likelihood: float | None = None  # mean over held-out annotations; closer to zero is better
-    held_out_agreement: float | None = None
-    agreement_with_others: float | None = None
-    stability: float | None = None
+    held_out_agreement: float | None = None  # share of held-out annotations that equal the label found for their item
+    agreement_with_others: float | None = None  # share of items that get the same label from another method
+    stability: float | None = None  # share of items that keep their label when seed and held-out annotations change
     seconds: float | None = None  # median time of a fit
     failed: str = ""  # why nothing was measured
     warnings: tuple[str, ...] = ()

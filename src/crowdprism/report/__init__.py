@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdprism.annotations import Annotations
+from crowdprism.files import write_whole
 from crowdprism.report.report_records import ReportOptions
 from crowdprism.results import FitResult
 
@@ -42,13 +43,5 @@ def report_page(result: FitResult, annotations: Annotations | None = None, **opt
 def write_report(
     path: str | os.PathLike[str], result: FitResult, annotations: Annotations | None = None, **options: Any
 ) -> Path:
-    """Write the report as one HTML file that opens offline; parameters as in `report_page`.
-
-    The file appears whole or not at all.
-    """
-    from crowdprism.files import replacing_file
-
-    page = report_page(result, annotations, **options)
-    with replacing_file(path) as fresh:
-        fresh.write_text(page, encoding="utf-8")
-    return Path(path)
+    """Write the report as one HTML file, whole or not at all, that opens offline; parameters as in `report_page`."""
+    return write_whole(path, report_page(result, annotations, **options))

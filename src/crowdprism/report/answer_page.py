@@ -13,7 +13,7 @@ import numpy as np
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, positions
 from crowdprism.annotations.notebook import display_name
-from crowdprism.files import replacing_file
+from crowdprism.files import write_whole
 from crowdprism.formats.inert_cells import MARKER, inert
 from crowdprism.formats.item_content import ItemContent
 from crowdprism.report.page import asset, embedded_json, fill
@@ -24,29 +24,15 @@ NO_IMAGES, REMOTE_IMAGES = "data:", "data: https: http:"
 
 @dataclass(frozen=True)
 class Questions:
-    """Items to answer, in order, and what is shown of them.
-
-    Attributes
-    ----------
-    title, name
-        What the page is about, and a name that tells these questions from others; it is saved with the answers.
-    items, classes
-        Names of the items to ask, and of all classes.
-    annotations
-        Who said what; shown after an answer, never before.
-    content
-        What to show of each item.
-    command
-        The command that reads the answers; `answers.csv` in it is the file that the page saves.
-    """
+    """Items to answer, in order, and what is shown of them."""
 
     title: str
-    name: str
+    name: str  # tells these questions from others; saved with the answers
     items: Sequence[Any]
     classes: NameArray
-    annotations: Annotations | None = None
+    annotations: Annotations | None = None  # who said what; shown after an answer, never before
     content: ItemContent = ItemContent()  # noqa: RUF009 - frozen
-    command: str = ""
+    command: str = ""  # reads the answers; `answers.csv` in it is the file that the page saves
 
 
 def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, remote_images: bool = False) -> Path:
@@ -66,9 +52,7 @@ def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, rem
         data=Markup(embedded_json(page_data(questions, remote_images))),
         image_sources=REMOTE_IMAGES if remote_images else NO_IMAGES,
     )
-    with replacing_file(path) as fresh:
-        fresh.write_text(page, encoding="utf-8")
-    return Path(path)
+    return write_whole(path, page)
 
 
 def page_data(questions: Questions, remote: bool) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -29,15 +30,15 @@ def choice_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations) ->
                 "expected_accuracy": None if expected is None else expected.value,
                 "low": None if expected is None else expected.low,
                 "high": None if expected is None else expected.high,
-                "alpha": _alpha(lambda problem=problem: krippendorff_alpha(problem)),
+                "alpha": alpha_of(krippendorff_alpha, problem),
             }
         )
     return rows
 
 
-def _alpha(measure: Any) -> float | None:
+def alpha_of(measure: Callable[[Any], float], annotations: Any) -> float | None:
     try:
-        return float(measure())
+        return float(measure(annotations))
     except UnsuitableDataError:  # no item has two answers
         return None
 
@@ -73,7 +74,7 @@ def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
     labels = result.labels()
     mean, empty = np.mean([len(one) for one in labels]), sum(not one for one in labels)
     lines = [f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."]
-    alpha = _alpha(lambda: masi_alpha(annotations))
+    alpha = alpha_of(masi_alpha, annotations)
     if alpha is not None:
         lines.append(f"Agreement on whole answers (MASI alpha): {alpha:.2f}.")
     measured = gold_f1(result, annotations)
@@ -100,7 +101,7 @@ def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
             [
                 [row["choice"], row["items"], row["ticked"],
                  "" if row["low"] is None else Span(row["low"], row["expected_accuracy"], row["high"]),
-                 _known(row["expected_accuracy"]), _known(row["alpha"])]
+                 row["expected_accuracy"], row["alpha"]]
                 for row in choice_rows(result, annotations)
             ],
         ),
@@ -125,7 +126,3 @@ def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
         lines=choice_lines(result, annotations),
         tables=tables,
     )
-
-
-def _known(value: float | None) -> float:
-    return float("nan") if value is None else value

@@ -324,5 +324,4 @@ def appendix(result: FitResult, command: str) -> Appendix:
         seed="none" if result.seed is None else str(result.seed),
         parameters={str(name): display_name(repr(value)) for name, value in result.parameters.items()},
         versions=result.versions,
-        warnings=tuple(visible(text) for text in result.warnings),
     )

@@ -28,26 +28,8 @@ class Theme:
     good: str
 
 
-LIGHT = Theme(
-    paper="#f6f6f3",
-    card="#ffffff",
-    ink="#1c2330",
-    muted="#566070",
-    line="#dcdfe4",
-    right="#0b4f94",
-    wrong="#a63f03",
-    good="#17694a",
-)
-DARK = Theme(
-    paper="#11151b",
-    card="#191f28",
-    ink="#e7eaf0",
-    muted="#a4adbb",
-    line="#343c49",
-    right="#8cc4ff",
-    wrong="#ffb27a",
-    good="#7ad3ac",
-)
+LIGHT = Theme("#f6f6f3", "#ffffff", "#1c2330", "#566070", "#dcdfe4", right="#0b4f94", wrong="#a63f03", good="#17694a")
+DARK = Theme("#11151b", "#191f28", "#e7eaf0", "#a4adbb", "#343c49", right="#8cc4ff", wrong="#ffb27a", good="#7ad3ac")
 
 
 def parse(color: str) -> Color:

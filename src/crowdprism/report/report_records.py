@@ -14,33 +14,15 @@ from crowdprism.report.annotator_stories import Story
 
 @dataclass(frozen=True)
 class ReportOptions:
-    """What can be chosen for a report.
+    """What can be chosen for a report."""
 
-    Attributes
-    ----------
-    comparison
-        Rows of a comparison of methods, best first: one mapping of column to value per method.
-    comparison_note
-        Text below the comparison, such as which method is recommended and why.
-    command
-        The command line that made the result, for the appendix.
-    examine
-        Whether to test if the annotations determine what was learned; by default with up to 20 classes, where it takes
-        seconds.
-    made
-        Time shown on the page; now by default.
-    source
-        Name of the annotation file or files, for the title and for commands.
-    content
-        What to show of items (`crowdprism.formats.item_content`); also a function from item names to it.
-    """
-
-    comparison: Sequence[Mapping[str, Any]] = ()
-    comparison_note: str = ""
-    command: str = ""
-    examine: bool | None = None
-    made: datetime | None = None
-    source: str = ""
+    comparison: Sequence[Mapping[str, Any]] = ()  # of methods, best first: one mapping of column to value per method
+    comparison_note: str = ""  # below the comparison, such as which method is recommended and why
+    command: str = ""  # the command line that made the result, for the appendix
+    examine: bool | None = None  # whether annotations determine what was learned; by default with up to 20 classes
+    made: datetime | None = None  # time shown on the page; now by default
+    source: str = ""  # name of the annotation file or files, for the title and for commands
+    # What to show of items, or a function from item names to it.
     content: ItemContent | Callable[[Sequence[Any]], ItemContent] = ItemContent()  # noqa: RUF009 - frozen
 
 
@@ -224,7 +206,6 @@ class Appendix:
     seed: str
     parameters: Mapping[str, Any]
     versions: Mapping[str, str]
-    warnings: tuple[str, ...]
 
 
 @dataclass(frozen=True)

@@ -104,9 +104,9 @@ def review_row(
 
 
 def short(shown: Shown) -> Shown:
-    if shown.kind != "text" or len(shown.value) <= MOST_TEXT:
-        return shown._replace(column=display_name(shown.column))
-    return Shown(display_name(shown.column), "text", f"{shown.value[:MOST_TEXT]} …")
+    is_long = shown.kind == "text" and len(shown.value) > MOST_TEXT
+    value = f"{shown.value[:MOST_TEXT]} …" if is_long else shown.value
+    return shown._replace(column=display_name(shown.column), value=value)
 
 
 def who_said(annotations: Annotations, place: int) -> tuple[tuple[str, str], ...]:

@@ -36,9 +36,9 @@ class PageTable:
         def shown(cell: Any) -> Any:
             if isinstance(cell, Span):
                 return {name: round((getattr(cell, name) - low) * scale, 1) for name in ("low", "value", "high")}
-            if isinstance(cell, float):
-                return "" if cell != cell else f"{cell:.3f}"
-            return str(cell)
+            if cell is None or cell != cell:
+                return ""
+            return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
 
         return [[shown(cell) for cell in row] for row in self.rows]
 

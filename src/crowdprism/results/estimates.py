@@ -27,31 +27,15 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Account:
-    """How far to believe a result; `crowdprism.calibration` makes it.
+    """How far to believe a result; `crowdprism.calibration` makes it."""
 
-    Attributes
-    ----------
-    confidence
-        (n_items,) probability that each item's label is right; 1 or 0 where gold tells.
-    expected_accuracy
-        Share of right labels among the annotated items.
-    annotator_accuracy
-        (n_annotators,) how often each annotator is right on the items they labelled; NaN without annotations.
-    annotator_interval
-        (n_annotators, 2) its interval at a level of 95 %.
-    n_gold
-        Number of gold answers behind it; without any it rests on what other crowds reached.
-    n_more, half_width_after
-        How many further answers to ask for, and about how far the expected accuracy will then reach to either side.
-    """
-
-    confidence: NDArray[np.float64]
-    expected_accuracy: Estimate
-    annotator_accuracy: NDArray[np.float64]
-    annotator_interval: NDArray[np.float64]
-    n_gold: int
-    n_more: int
-    half_width_after: float
+    confidence: NDArray[np.float64]  # (n_items,) probability that each label is right; 1 or 0 where gold tells
+    expected_accuracy: Estimate  # share of right labels among the annotated items
+    annotator_accuracy: NDArray[np.float64]  # (n_annotators,) share of right labels; NaN without annotations
+    annotator_interval: NDArray[np.float64]  # (n_annotators, 2) its interval at a level of 95 %
+    n_gold: int  # gold answers behind it; without any it rests on what other crowds reached
+    n_more: int  # how many further answers to ask for
+    half_width_after: float  # about how far the expected accuracy will then reach to either side
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the arrays, for JSON."""
