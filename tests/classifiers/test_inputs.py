@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, TensorDataset
 
 from crowdprism.annotations import Annotations
-from crowdprism.classifiers import GeoCrowdNet
+from crowdprism.classifiers import GeoCrowdNet, inputs, make_classifier
 from crowdprism.classifiers.inputs import (
     annotations_of,
     as_features,
@@ -24,6 +24,7 @@ from crowdprism.classifiers.inputs import (
     with_unlabelled,
 )
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, NotFittedError
+from crowdprism.training.items import MappedFeatures
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crowds import quick, small
@@ -202,3 +203,44 @@ def test_a_dataset_is_standardized_as_the_array_is() -> None:
     torch.testing.assert_close(found.shift, expected.shift)
     torch.testing.assert_close(found.scale, expected.scale)
     assert make_scaling(dataset, standardize=False).scale == 1
+
+
+@pytest.fixture
+def mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> np.ndarray:
+    """Features on disk that count as larger than memory."""
+    monkeypatch.setattr(inputs, "IN_MEMORY_BYTES", 64)
+    np.save(tmp_path / "x.npy", np.random.default_rng(0).normal(size=(60, 4)))
+    return np.load(tmp_path / "x.npy", mmap_mode="r")
+
+
+@pytest.mark.parametrize("name", ["conal", "aggnet", "coinnet"])
+def test_features_on_disk_train_as_those_in_memory(mapped: np.ndarray, name: str) -> None:
+    labels = np.random.default_rng(1).integers(0, 2, (60, 3))
+    plain = {"epochs": 2, "input_noise": 0.0, "temperature": 1.0, "learning_rate": 0.05}
+    weight = np.arange(60) % 3
+    on_disk, in_memory = (
+        make_classifier(name, **plain).fit(X, labels, sample_weight=weight) for X in (mapped, np.array(mapped))
+    )
+    assert isinstance(inputs.read_features(on_disk, mapped), MappedFeatures)
+    np.testing.assert_array_equal(on_disk.predict_proba(mapped), in_memory.predict_proba(np.array(mapped)))
+
+
+def test_only_the_rows_of_a_batch_are_read_from_disk(mapped: np.ndarray) -> None:
+    rows = MappedFeatures(mapped).part(np.array([5, 3, 1]))
+    assert len(rows) == 3
+    np.testing.assert_array_equal(rows[np.array([2, 0])].numpy(), mapped[[1, 5]].astype(np.float32))
+
+
+def test_features_on_disk_are_checked_a_part_at_a_time(mapped: np.ndarray, tmp_path: Path) -> None:
+    spoilt = np.array(mapped)
+    spoilt[41, 2] = np.nan
+    np.save(tmp_path / "spoilt.npy", spoilt)
+    with pytest.raises(InvalidParameterError, match=r"X contains NaN.*row 41, column 2"):
+        make_classifier("geocrowdnet").fit(
+            np.load(tmp_path / "spoilt.npy", mmap_mode="r"), np.zeros((60, 2), dtype=int)
+        )
+
+
+def test_features_on_disk_of_other_items_than_the_annotations_are_refused(mapped: np.ndarray) -> None:
+    with pytest.raises(InvalidAnnotationsError, match="X has 60 rows but the annotations have 50 items"):
+        make_classifier("geocrowdnet").fit(mapped, np.arange(100).reshape(50, 2) % 2)

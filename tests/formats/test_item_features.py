@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
+from crowdprism.formats import item_features
 from crowdprism.formats.item_features import read_features
 
 X = np.array([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]], dtype=np.float32)
@@ -78,3 +79,20 @@ def test_other_files_are_refused(name: str, tmp_path: Path) -> None:
         (tmp_path / name).write_text('{"a": 1}')
     with pytest.raises(UnreadableFileError, match=r"\.npy"):
         read_features(tmp_path / name)
+
+
+def test_a_large_npy_file_stays_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(item_features, "ON_DISK_FROM", 100)
+    monkeypatch.setattr(item_features, "CHECKED_VALUES", 8)
+    values = np.arange(40, dtype=np.float32).reshape(10, 4)
+    np.save(tmp_path / "x.npy", values)
+    found = read_features(tmp_path / "x.npy")
+    assert isinstance(found.values, np.memmap)
+    np.testing.assert_array_equal(found.values, values)
+    values[7, 1] = np.inf
+    np.save(tmp_path / "x.npy", values)
+    with pytest.raises(UnreadableFileError, match="1 of 10 items have a feature that is missing or infinite"):
+        read_features(tmp_path / "x.npy")
+    (tmp_path / "x.npy").write_bytes((tmp_path / "x.npy").read_bytes()[:200])
+    with pytest.raises(UnreadableFileError, match="damaged or truncated"):
+        read_features(tmp_path / "x.npy")

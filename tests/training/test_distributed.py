@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import distributed_worker as worker
 import numpy as np
 import pytest
 import torch
@@ -18,22 +19,21 @@ from crowdprism.formats.write import write_annotations
 from crowdprism.networks.backbones import Dropout
 from crowdprism.training.distributed import Processes, process_group, processes_here, require_share, shared_layers
 
-WORKER = Path(__file__).with_name("distributed_worker.py")
+KILLED = Path(__file__).with_name("killed_worker.py")
 DOUBLE = ("double none", "double F", "double W", "double batch norm")
 REFUSED = {name for name in CLASSIFIERS if name.startswith("doctornet")}
 REFUSED |= {"annot-mix", "instance-confusions", "gaussian-process"} & set(CLASSIFIERS)
-FLOAT = (*CLASSIFIERS, "dropout", "mixup")
+FLOAT = (*CLASSIFIERS, "dropout", "mixup", "chosen")
+DISK = "from disk"
 
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Results of every case with one process and with two, and of some with four."""
     folder = tmp_path_factory.mktemp("trained")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node"]
-    runs = [([sys.executable], (*DOUBLE, *FLOAT)), ([*launcher, "2"], (*DOUBLE, *FLOAT)), ([*launcher, "4"], DOUBLE)]
-    for command, cases in runs:
-        done = subprocess.run([*command, WORKER, folder, *cases], capture_output=True, text=True, timeout=600)
-        assert done.returncode == 0, done.stderr[-2000:]
+    worker.save_outcomes(str(folder), (*DOUBLE, *FLOAT, DISK))
+    worker.in_processes(2, worker.save_outcomes, str(folder), (*DOUBLE, *FLOAT, DISK))
+    worker.in_processes(4, worker.save_outcomes, str(folder), DOUBLE)
     return folder
 
 
@@ -54,7 +54,14 @@ def test_in_double_precision_processes_change_weights_by_rounding_only(
 
 @pytest.mark.parametrize("case", sorted(set(FLOAT) - REFUSED))
 def test_every_classifier_is_the_same_with_two_processes(case: str, trained: Path) -> None:
-    assert largest_difference(trained, case, 2) < 1e-4
+    assert largest_difference(trained, case, 2) < 1e-6
+
+
+def test_each_process_reads_its_own_items_of_a_file_larger_than_memory(trained: Path) -> None:
+    with np.load(trained / f"{DISK}-1.npz") as alone, np.load(trained / f"{DISK}-2.npz") as together:
+        np.testing.assert_allclose(together["probabilities"], alone["probabilities"], atol=1e-6)
+        assert float(alone["read"]) == 1.0
+        assert float(together["read"]) == pytest.approx(0.5, abs=0.02)
 
 
 @pytest.mark.parametrize("case", sorted(REFUSED))
@@ -70,13 +77,12 @@ def test_a_lost_worker_does_not_change_the_result(tmp_path: Path) -> None:
     np.save(tmp_path / "features.npy", np.eye(3, dtype=np.float32)[truth] + random.normal(size=(120, 3), scale=0.5))
     labels = np.where(random.random((120, 4)) < 0.8, truth[:, None], random.integers(0, 3, (120, 4)))
     write_annotations(cp.Annotations.from_dense(labels), tmp_path / "labels.csv")
+    train = ["train", "labels.csv", "-x", "features.npy", "-m", "crowdlayer", "--epochs", "3", "--no-report", "-o"]
+    worker.in_processes(2, worker.run_command, str(tmp_path), [*train, "whole"])
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    train = ["-m", "crowdprism", "train", "labels.csv", "-x", "features.npy", "-m", "crowdlayer", "--epochs", "3"]
-    script = [str(WORKER.with_name("killed_worker.py")), *train[2:]]
-    for name, command in (("whole", [*launcher, *train]), ("killed", [*launcher, "--max-restarts", "1", *script])):
-        command = [*command, "--no-report", "-o", name]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stderr[-2000:]
+    command = [*launcher, "--max-restarts", "1", str(KILLED), *train, "killed"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
     assert (tmp_path / "died").exists()
     whole, again = (cp.load(tmp_path / name).result_ for name in ("whole", "killed"))
     np.testing.assert_array_equal(whole.class_probabilities, again.class_probabilities)

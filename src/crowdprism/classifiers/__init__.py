@@ -117,29 +117,7 @@ def make_classifier(name: str, **params: Any) -> CrowdClassifier:
     return kind(**{**fixed, **params})
 
 
-__all__ = [
-    "ALIASES",
-    "AggNet",
-    "AnnotMix",
-    "CLASSIFIERS",
-    "COINNet",
-    "CoNAL",
-    "CoupledView",
-    "CrowdClassifier",
-    "CrowdLayer",
-    "DoctorNet",
-    "GaussianProcess",
-    "GeoCrowdNet",
-    "InstanceConfusions",
-    "MBEM",
-    "MaxMIG",
-    "Raykar",
-    "SpeeLFC",
-    "TRevision",
-    "TraceReg",
-    "TwoStage",
-    "UnionNet",
-    "VolMinNet",
-    "load_classifier",
-    "make_classifier",
-]
+__all__ = ["ALIASES", "AggNet", "AnnotMix", "CLASSIFIERS", "COINNet", "CoNAL", "CoupledView", "CrowdClassifier"]
+__all__ += ["CrowdLayer", "DoctorNet", "GaussianProcess", "GeoCrowdNet", "InstanceConfusions", "MBEM", "MaxMIG"]
+__all__ += ["Raykar", "SpeeLFC", "TRevision", "TraceReg", "TwoStage", "UnionNet", "VolMinNet", "load_classifier"]
+__all__ += ["make_classifier"]

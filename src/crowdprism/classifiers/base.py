@@ -9,7 +9,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -21,10 +20,10 @@ from torch import nn
 
 from crowdprism.aggregators.base import with_gold_classes
 from crowdprism.aggregators.copies import Dependence
-from crowdprism.aggregators.one_voice import given_groups, label_shares
+from crowdprism.aggregators.one_voice import given_groups
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
-from crowdprism.classifiers import choosing, fitting, inputs, posterior, storage, together
+from crowdprism.classifiers import choosing, continuing, fitting, inputs, posterior, storage, together
 from crowdprism.classifiers.fitting import Choice, NetworkPlan, Prepared, Problem, Run
 from crowdprism.errors import CrowdprismWarning, IdentifiabilityWarning, InvalidParameterError, NotFittedError
 from crowdprism.networks import CrowdHead, build_network
@@ -33,7 +32,7 @@ from crowdprism.seeding import torch_stream
 from crowdprism.training import Augmentation, Callback, TrainingSettings
 from crowdprism.training.distributed import require_shareable
 
-UNFINISHED = "labels and classifier are as they were after the last complete epoch"
+INTERRUPTED = "Training was interrupted: labels and classifier are as they were after the last complete epoch."
 
 
 class UnfittedError(NotFittedError, sklearn.exceptions.NotFittedError):  # type: ignore[misc]
@@ -54,14 +53,12 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         weight decay of `"auto"` is chosen among a few by held-out items (see `candidates_`).
     annotator_learning_rate, annotator_weight_decay
         Of the crowd head; by default ten times the network's rate (`rate_ratio` of the class), and no decay.
-    clip_norm, warm_start, ramp, hold_annotators, patience
+    clip_norm, warm_start, ramp, hold_annotators, patience, equal_epochs
         As in `TrainingSettings`.
     selection
         Which epoch's weights are kept: `"last"`; the one with the best likelihood of held-out `"annotations"` (a
         `validation_fraction` of them, or `y_valid` if that is annotations); the one with the best accuracy on `"clean"`
         labels `y_valid`.
-    equal_epochs
-        Which of equally good epochs is kept: the `"latest"` or the `"earliest"`.
     standardize
         Centre features and divide them by the standard deviation of the training items: True each by its own (images
         per channel), `"auto"` all by one number unless their deviations are far apart, as different units have.
@@ -78,8 +75,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     n_heads
         Number of networks trained from different seeds and averaged; small ones are trained together.
     device, precision, compile, n_workers
-        `"auto"`, `"cpu"`, `"cuda"`, `"mps"`; `"float32"` or `"bfloat16"` autocast; `torch.compile`; DataLoader workers
-        where X is a Dataset.
+        As in `TrainingSettings`; DataLoader workers where X is a Dataset.
     checkpoint, resume
         Keep the state after each epoch there, and go on from what is there (`resume=False` starts afresh).
     callbacks
@@ -89,10 +85,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
     Attributes
     ----------
-    result_, classes_
-        What was learned (`FitResult`), and the class names in the order of `predict_proba`.
-    predictor_
-        Networks, scaling and input shape: all that predictions need.
+    result_, classes_, predictor_
+        What was learned (`FitResult`), the class names in the order of `predict_proba`, all that predictions need.
     histories_, best_epochs_, alignments_, threads_, interrupted_
         Losses by epoch, the selected epoch, the check of the class order and the number of processor threads used for
         each head; whether Ctrl-C ended it.
@@ -158,7 +152,6 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     random_state: Any = 0
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
-        """Register the method by its name."""
         super().__init_subclass__(**kwargs)
         if "name" in vars(cls):
             CrowdClassifier.kinds[cls.name] = cls
@@ -198,19 +191,15 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """Which epoch is kept; see `selection`."""
         return self.selection
 
-    def _aligns_classes(self) -> bool:
-        """Whether a wrong permutation of classes is mended, or only reported."""
-        return True
-
     @property
-    def _chooses(self) -> bool:
-        """Whether held-out items may choose settings and temperature."""
-        return True
+    def _as_published(self) -> bool:
+        """Whether nothing is chosen by held-out items, and a wrong order of classes is reported and not mended."""
+        return False
 
     @property
     def _open(self) -> bool:
         """Whether something is left to the data."""
-        return self._chooses and "auto" in (self.weight_decay, self.input_noise, self.temperature)
+        return not self._as_published and "auto" in (self.weight_decay, self.input_noise, self.temperature)
 
     def _after_training(self, run: Run) -> None:
         """Take what else is wanted from a trained network and head."""
@@ -223,7 +212,15 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     # -- fit ------------------------------------------------------------------------------------------------
 
     def fit(
-        self, X: Any, y: Any, *, X_valid: Any = None, y_valid: Any = None, X_unlabelled: Any = None, items: Any = None
+        self,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        X_valid: Any = None,
+        y_valid: Any = None,
+        X_unlabelled: Any = None,
+        items: Any = None,
     ) -> Self:
         """Train on features and annotations of the same items.
 
@@ -233,6 +230,9 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
             (n_items, n_features) array or data frame, images (n_items, channels, height, width), or a torch Dataset.
         y
             `Annotations`, a 2-D array (items x annotators, -1 or NaN for none), or a 1-D array: one annotator's labels.
+        sample_weight
+            (n_items,) how often each item counts: twice for 2, in every other epoch for 0.5; 0 leaves it out, also of
+            `result_`.
         X_valid, y_valid
             Items for choosing the epoch: with true classes (1-D, by class name) or with `Annotations`.
         X_unlabelled
@@ -240,10 +240,23 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         items
             Name of each row of X, where rows are not in the order of the annotations' items.
         """
-        prepared = self.prepare(X, y, X_valid=X_valid, y_valid=y_valid, X_unlabelled=X_unlabelled, items=items)
+        given = {"X_valid": X_valid, "y_valid": y_valid, "X_unlabelled": X_unlabelled, "items": items}
+        prepared = self.prepare(X, y, sample_weight=sample_weight, **given)
         choice = choosing.choose(self, prepared.problem)
-        problem = replace(prepared.problem, chosen=choice.settings)
+        problem = prepared.to_train(choice)
         return self.keep(prepared, together.train(self, problem, prepared.validation), choice)
+
+    def partial_fit(
+        self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, epochs: int = 1, items: Any = None
+    ) -> Self:
+        """Go on training on these items for one epoch, or begin; `result_` is then about these items.
+
+        Networks, annotators, scaling and temperature are those that `fit` or an earlier call left; the optimiser starts
+        anew, at a constant rate; nothing is held out. Annotators and classes must be those of the first call.
+
+        `classes` lists all classes in the first call; the other arguments are as in `fit`.
+        """
+        return continuing.partial_fit(self, X, y, classes, sample_weight, epochs=epochs, items=items)
 
     def prepare(self, X: Any, y: Any, **given: Any) -> Prepared:
         """First part of `fit`, with its arguments: check parameters and data, and make the training problem."""
@@ -279,23 +292,23 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """Last part of `fit`: put the classes of the trained networks in order, and write `result_`."""
         for one in trained:
             self._after_training(one.run)
-        examined = [posterior.examine_run(one.run, mend=self._aligns_classes()) for one in trained]
+        examined = [posterior.examine_run(one.run, mend=not self._as_published) for one in trained]
         self.alignments_ = [one.alignment for one in examined]
         self.histories_ = [one.outcome.history for one in trained]
         self.best_epochs_ = [one.outcome.best_epoch for one in trained]
         self.interrupted_ = trained[-1].outcome.interrupted
         self.threads_ = [one.outcome.threads for one in trained]
+        self._head_states = [continuing.head_state(one.run.head) for one in trained]
         self.chosen_settings_, self.candidates_ = dict(choice.settings), list(choice.candidates)
         self.temperature_ = choice.temperature
-        permuted = [one.describe(mended=self._aligns_classes()) for one in self.alignments_ if one.permuted]
+        permuted = [one.describe(mended=not self._as_published) for one in self.alignments_ if one.permuted]
         for message in permuted:
             warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
         members, plan = tuple(one.member for one in examined), trained[0].run.plan
         shapes = (plan.input_shape, plan.architecture)
         self.predictor_ = posterior.Predictor(members, prepared.scaling, *shapes, choice.temperature)
         class_probs = posterior.mean_class_probs([one.class_probs for one in examined], choice.temperature)
-        cut = [f"Training was interrupted: {UNFINISHED}."] if self.interrupted_ else []
-        warned = (*prepared.warnings, *permuted, *cut)
+        warned = (*prepared.warnings, *permuted, *([INTERRUPTED] if self.interrupted_ else []))
         self.classes_: NameArray = prepared.annotations.classes
         self.result_ = posterior.make_result(self, prepared, class_probs, warned=warned)
         if self.result_.confusions is not None:
@@ -359,12 +372,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         return self._posterior(self.predict_proba(X), inputs.known_annotations(y, X, self.result_))
 
     def _posterior(self, class_probs: NDArray[np.float64], annotations: Annotations) -> NDArray[np.float64]:
-        columns = self._evidence(annotations)
-        if self.result_.voices:
-            own = 1.0 if annotations.weight is None else annotations.weight
-            weight = own * label_shares(annotations, self.result_.voices)
-            annotations = replace(annotations, weight=weight.astype(np.float32))
-        return posterior.posterior(class_probs, annotations, columns, temper=self._posterior_temper)
+        columns, voices = self._evidence(annotations), self.result_.voices
+        return posterior.posterior(class_probs, annotations, columns, temper=self._posterior_temper, voices=voices)
 
     def _evidence(self, annotations: Annotations) -> NDArray[np.float64]:
         if self.result_.confusions is None:
@@ -378,17 +387,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self._require_fitted()
         return self.predictor_.module()
 
-    export_onnx = storage.export_onnx
-
-    def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-        """Write model and result as a folder (safetensors, JSON), replacing its own; `force` as in `FitResult.save`."""
-        self._require_fitted()
-        return storage.save(self, folder, force=force)
-
-    def write_into(self, folder: Path) -> None:
-        """Write the model's files into an existing folder, not atomically; `save` is the safe way."""
-        self._require_fitted()
-        storage.write_into(self, folder)
+    save, write_into, export_onnx = storage.save, storage.write_into, storage.export_onnx
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: nn.Module | Callable[..., Any] | None = None) -> Self:

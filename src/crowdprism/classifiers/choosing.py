@@ -55,7 +55,7 @@ def choose(model: CrowdClassifier, problem: Problem) -> Choice:
     given = 1.0 if model.temperature == "auto" else float(model.temperature)
     split = hold_out(problem) if model._open else None
     if split is None:
-        return Choice({name: UNCHOSEN[name] for name in tried[0]}, given)
+        return unchosen(model, problem)
     runs = candidate_runs(model, split.kept, tried)
     trained = together.train_runs(runs, None)
     if any(one.outcome.interrupted for one in trained):
@@ -63,6 +63,12 @@ def choose(model: CrowdClassifier, problem: Problem) -> Choice:
     record = [values | judge(run, split) for values, run in zip(tried, runs, strict=True)]
     best = int(np.argmax([figures["held_out_likelihood"] for figures in record]))
     return Choice(tried[best], record[best]["temperature"] if model.temperature == "auto" else given, record)
+
+
+def unchosen(model: CrowdClassifier, problem: Problem) -> Choice:
+    """What is taken where no items are held out."""
+    settings = {name: UNCHOSEN[name] for name in candidate_settings(model, problem)[0]}
+    return Choice(settings, 1.0 if model.temperature == "auto" else float(model.temperature))
 
 
 def candidate_settings(model: CrowdClassifier, problem: Problem) -> list[dict[str, float]]:

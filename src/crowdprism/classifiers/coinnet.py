@@ -34,6 +34,8 @@ class OutlierHead(CrowdHead):
     Terms are stored for the annotations that were made, not for all items x annotators.
     """
 
+    item_state = ("outliers.values",)
+
     def __init__(
         self, confusions: Tensor, item: Tensor, n_items: int, *, strength: float, outlier_strength: float
     ) -> None:
@@ -142,5 +144,5 @@ class COINNet(CrowdClassifier):
     def _after_training(self, run: Run) -> None:
         assert isinstance(run.head, OutlierHead)
         if run.problem.member == 0:
-            scores = run.head.scores()[: run.problem.annotations.n_items]
+            scores = run.head.scores()[: run.problem.n_given]
             self.outlier_scores_: NDArray[np.float64] = scores.double().cpu().numpy()

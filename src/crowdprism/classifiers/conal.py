@@ -31,6 +31,8 @@ SMALLEST_NORM = 1e-12
 class CommonNoiseHead(CrowdHead):
     """Logits of an annotator's label: ω (Wᵀ f) + (1 - ω) (W_mᵀ f), with the gate ω = sigmoid(<v_item, u_annotator>)."""
 
+    reads_features = True
+
     def __init__(
         self, method: CoNAL, sizes: tuple[int, int, int], *, touch_rate: Tensor, generator: torch.Generator
     ) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,12 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import known_positions
 from crowdprism.classifiers import inputs
-from crowdprism.classifiers.posterior import log_evidence, mean_log_likelihood, network_probs
+from crowdprism.classifiers.posterior import Predictor, log_evidence, mean_log_likelihood, network_probs
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import CrowdHead
 from crowdprism.networks.build import check_output, resolve_network
-from crowdprism.training import Augmentation, FlatAnnotations, InputScaling, Items, TrainingSettings, choose_device
+from crowdprism.training import Augmentation, FlatAnnotations, InputScaling, Items, TrainingOutcome, TrainingSettings
+from crowdprism.training.settings import choose_device
 
 SMALLEST_AUTO_BATCH, LARGEST_AUTO_BATCH, AUTO_BATCHES = 8, 64, 10
 
@@ -37,6 +38,7 @@ class Problem:
     seed: int
     member: int = 0  # which of `n_heads` networks this is
     chosen: dict[str, float] = field(default_factory=dict)  # values of the settings that were left to the data
+    n_copies: int = 0  # annotated items at the end of `annotations` that repeat earlier ones (see `weighted`)
 
     @property
     def n_classes(self) -> int:
@@ -47,8 +49,11 @@ class Problem:
         return self.annotations.n_annotators
 
     @property
+    def n_given(self) -> int:
+        return self.annotations.n_items - self.n_copies
+
+    @property
     def n_unlabelled(self) -> int:
-        """Number of items that were given as `X_unlabelled`."""
         return self.flat.n_items - self.annotations.n_items
 
     def plan(self, network: Any) -> NetworkPlan:
@@ -86,6 +91,12 @@ class Prepared:
     annotations: Annotations  # all of them, held-out ones included
     scaling: InputScaling
     warnings: tuple[str, ...] = ()
+    weight: NDArray[np.float64] | None = None  # (n_items,) how often an epoch visits each item, above 0
+
+    def to_train(self, choice: Choice) -> Problem:
+        """The problem with the chosen settings and items repeated by their weights."""
+        problem = replace(self.problem, chosen=choice.settings)
+        return problem if self.weight is None else weighted(problem, self.weight)
 
 
 @dataclass(frozen=True)
@@ -106,19 +117,33 @@ class Run:
     head: CrowdHead
     settings: TrainingSettings
     problem: Problem
+    outcome: TrainingOutcome = field(default_factory=TrainingOutcome)  # of earlier calls of `partial_fit`
 
 
 def prepare(
-    model: Any, X: Any, y: Any, *, X_valid: Any = None, y_valid: Any = None, X_unlabelled: Any = None, items: Any = None
+    model: Any,
+    X: Any,
+    y: Any,
+    *,
+    X_valid: Any = None,
+    y_valid: Any = None,
+    X_unlabelled: Any = None,
+    items: Any = None,
+    sample_weight: Any = None,
+    fitted: Predictor | None = None,  # whose scaling and shape of items stay, where training goes on
 ) -> Prepared:
     """Check and match the arguments of `fit`, and scale every item once; `model` has checked its parameters."""
-    features = inputs.read_features(model, X)
+    features = inputs.read_features(model, X, fitted_shape=None if fitted is None else fitted.input_shape)
     annotations = inputs.matched(inputs.annotations_of(y), X, inputs.n_items_of(features), items)
+    weight = None if sample_weight is None else inputs.item_weights(sample_weight, annotations.n_items)
+    if weight is not None and not weight.all():
+        used = np.flatnonzero(weight)
+        features, annotations, weight = inputs.part_of(features, used), annotations[used], weight[used]
     inputs.require_learnable(annotations)
     seed, device = inputs.plain_seed(model.random_state), choose_device(model.device)
     shape = inputs.item_shape(features)
-    standardize = model.standardize if model._chooses else bool(model.standardize)
-    scaling = inputs.make_scaling(features, standardize=standardize)
+    standardize = bool(model.standardize) if model._as_published else model.standardize
+    scaling = inputs.make_scaling(features, standardize=standardize) if fitted is None else fitted.scaling
     shown = annotations if model.use_gold else annotations.with_gold(None)
 
     def read(given: Any, what: str) -> inputs.Features:
@@ -137,11 +162,29 @@ def prepare(
     batch_size = automatic if model.batch_size == "auto" else int(model.batch_size)
     flat = FlatAnnotations.of(kept, extra_items=n_items - kept.n_items)
     problem = Problem(kept, flat, scaled(features), batch_size, device, seed)
-    return Prepared(problem, validation, annotations, scaling)
+    if validation is not None and validation.items is None:
+        validation = replace(validation, items=problem.items)
+    return Prepared(problem, validation, annotations, scaling, weight=weight)
+
+
+def weighted(problem: Problem, weight: NDArray[np.float64]) -> Problem:
+    """The problem with items repeated by their weights (n_given,): twice for 2, in every other epoch for 0.5."""
+    n_each = np.ceil(weight).astype(np.int64)
+    copies = np.repeat(np.arange(len(weight)), n_each - 1)
+    index = np.concatenate([np.arange(len(weight)), copies])
+    annotations = problem.annotations[index]
+    share = np.ones(len(index))
+    last = np.where(n_each > 1, len(weight) + np.cumsum(n_each - 1) - 1, np.arange(len(weight)))
+    share[last] -= n_each - weight
+    share = np.concatenate([share, np.ones(problem.n_unlabelled)])
+    flat = FlatAnnotations.of(annotations, extra_items=problem.n_unlabelled)
+    flat = replace(flat, share=None if (share == 1).all() else share)
+    every = np.concatenate([index, np.arange(len(weight), problem.flat.n_items)])
+    items = problem.items.part(every)
+    return replace(problem, annotations=annotations, flat=flat, items=items, n_copies=len(copies))
 
 
 def gold_advice(annotations: Annotations) -> Iterable[str]:
-    """Return a warning where nothing is left to measure on."""
     gold = known_classes(annotations)
     if gold is not None and (gold[annotations.labels_per_item > 0] >= 0).all():
         yield ALL_KNOWN
@@ -196,14 +239,15 @@ def require_batches(network: nn.Module, in_batch: int) -> None:
 class Validation:
     """What is measured after each epoch: accuracy on true classes, or the likelihood of held-out annotations."""
 
-    items: Items | None  # source of the validation features; None for the training items
+    items: Items | None  # source of the validation features; None for the training items, until these are known
     truth: NDArray[np.int64] | None  # (n_items,) true class codes
     held_out: Annotations | None  # to predict where there is no truth
     training: Annotations  # those trained on, whose annotators and classes the confusions are about
 
-    def bind(self, network: nn.Module, head: CrowdHead, training_items: Items) -> Callable[[], float]:
+    def bind(self, network: nn.Module, head: CrowdHead) -> Callable[[], float]:
         """Return the function that the training loop calls; larger is better."""
-        items = training_items if self.items is None else self.items
+        assert self.items is not None
+        items = self.items
 
         def measure() -> float:
             with torch.no_grad():
@@ -255,6 +299,5 @@ def make_validation(
 
 
 def true_codes(annotations: Annotations, y_valid: Any) -> NDArray[np.int64]:
-    """Return class codes of true class names; a name that is no class is an error."""
     named = np.asarray(y_valid).tolist()
     return known_positions(annotations.classes, named, "classes", given="values of y_valid")

@@ -129,26 +129,19 @@ class GeoCrowdNet(CrowdClassifier):
         return self.name if chosen is None else f"{self.name}-{chosen.lower()}"
 
     @property
-    def _paper(self) -> bool:
+    def _as_published(self) -> bool:
         return self.mode == "paper"
 
     def _selection(self) -> str:
-        return "clean" if self._paper else super()._selection()
-
-    def _aligns_classes(self) -> bool:
-        return not self._paper
-
-    @property
-    def _chooses(self) -> bool:
-        return not self._paper
+        return "clean" if self._as_published else super()._selection()
 
     @property
     def _posterior_temper(self) -> float:
-        return self.evidence_temper if self.loss == "joint" and not self._paper else 1.0
+        return self.evidence_temper if self.loss == "joint" and not self._as_published else 1.0
 
     def _settings(self, problem: Problem) -> TrainingSettings:
         settings = super()._settings(problem)
-        if not self._paper:
+        if not self._as_published:
             return settings
         decay, rate = PAPER_WEIGHT_DECAY, settings.learning_rate
         settings = replace(settings, weight_decay=decay, annotator_weight_decay=decay, annotator_learning_rate=rate)
@@ -160,7 +153,7 @@ class GeoCrowdNet(CrowdClassifier):
     # -- head -----------------------------------------------------------------------------------------------
 
     def _form(self, annotations: Annotations) -> str:
-        if self._paper:
+        if self._as_published:
             return "free"
         if self.confusion_form != "auto":
             return self.confusion_form
@@ -168,22 +161,26 @@ class GeoCrowdNet(CrowdClassifier):
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         annotations = problem.annotations
-        start = start_confusions("identity" if self._paper else self.start, annotations, diagonal=self.start_diagonal)
+        start = start_confusions(
+            "identity" if self._as_published else self.start, annotations, diagonal=self.start_diagonal
+        )
         everywhere = {"all": False, "touched": True, "auto": None}[self.annotator_updates]
-        layer = make_annotator_layer(self._form(annotations), start, touched_only=False if self._paper else everywhere)
+        layer = make_annotator_layer(
+            self._form(annotations), start, touched_only=False if self._as_published else everywhere
+        )
         shares = torch.from_numpy(vote_class_shares(annotations)).float()
         regularizer = self._regularizer(problem)
         strength = DEFAULT_STRENGTHS.get(str(regularizer), 0.0) if self.strength == "auto" else float(self.strength)
         return GeometricHead(
             layer,
-            loss="ccem" if self._paper else self.loss,
+            loss="ccem" if self._as_published else self.loss,
             temper=self.evidence_temper,
             regularizer=regularizer,  # type: ignore[arg-type]
             strength=strength,
-            shrinkage=0.0 if self._paper else self.shrinkage,
+            shrinkage=0.0 if self._as_published else self.shrinkage,
             n_annotations=annotations.n_annotations if annotations.weight is None else float(annotations.weight.sum()),
             touch_rate=torch.from_numpy(problem.flat.touch_rate(problem.batch_size)),
-            reference=self._paper,
+            reference=self._as_published,
             class_shares=shares if self.class_shares == "votes" else None,
         )
 

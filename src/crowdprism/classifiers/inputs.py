@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 from torch import Tensor
-from torch.utils.data import ConcatDataset, DataLoader, Dataset
+from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset
 
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.annotations.names import positions
@@ -18,20 +18,20 @@ from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, so
 from crowdprism.results.fit_result import FitResult
 from crowdprism.seeding import stream
 from crowdprism.training import DatasetItems, InputScaling, Items, TensorItems
+from crowdprism.training.items import MappedFeatures
 
 Features = Tensor | Dataset[Any] | DataLoader[Any]
+IN_MEMORY_BYTES = 2**28  # of a memory-mapped array; larger ones stay on disk
 N_SAMPLED = 1000  # items of a Dataset whose mean and deviation stand for those of all
 
 # -- features ---------------------------------------------------------------------------------------------
 
 
 def is_stream(X: Any) -> bool:
-    """Tell whether features are read item by item instead of held in memory."""
     return isinstance(X, (Dataset, DataLoader))
 
 
 def dataset_of(X: Any) -> Any:
-    """The dataset behind a DataLoader; other features as they are."""
     return X.dataset if isinstance(X, DataLoader) else X
 
 
@@ -51,12 +51,12 @@ def read_features(model: Any, X: Any, *, fitted_shape: tuple[int, ...] | None = 
 
     Without `fitted_shape` the classifier learns the number and the names of features, as scikit-learn's do.
     """
-    if is_stream(X):
-        return as_features(X, what=what)
-    if not hasattr(X, "shape"):
+    if not is_stream(X) and not hasattr(X, "shape"):
         X = np.asarray(X)
     first = fitted_shape is None
-    if len(X.shape) <= 2 and not isinstance(X, Tensor):
+    if isinstance(X, np.memmap) and X.nbytes > IN_MEMORY_BYTES and X.ndim > 1 and X.dtype.kind in "fiub":
+        X = on_disk(X, what)
+    elif not is_stream(X) and len(X.shape) <= 2 and not isinstance(X, Tensor):
         X = validate_data(model, X, reset=first, dtype=None, ensure_all_finite=False)
     features = as_features(X, what=what)
     shape = item_shape(features)
@@ -65,6 +65,14 @@ def read_features(model: Any, X: Any, *, fitted_shape: tuple[int, ...] | None = 
     elif shape != fitted_shape:
         raise InvalidParameterError(f"Items of {what} have shape {shape}, but the model was fitted on {fitted_shape}.")
     return features
+
+
+def on_disk(array: NDArray[Any], what: str) -> MappedFeatures:
+    """An array larger than memory, which is checked a part at a time; grey images get one channel."""
+    step = max(1, IN_MEMORY_BYTES // max(array[:1].nbytes, 1))
+    for first in range(0, len(array), step):
+        require_finite(array[first : first + step], what, first=first)
+    return MappedFeatures(array[:, None] if array.ndim == 3 else array)
 
 
 def as_features(X: Any, *, what: str = "X") -> Features:
@@ -107,20 +115,18 @@ def as_features(X: Any, *, what: str = "X") -> Features:
     return torch.from_numpy(array)
 
 
-def require_finite(array: NDArray[Any], what: str) -> None:
-    """Raise where values are NaN or infinite: how many, and the first by row and column."""
+def require_finite(array: NDArray[Any], what: str, *, first: int = 0) -> None:
+    """Raise where values are NaN or infinite: how many, and the first by row (counted from `first`) and column."""
     if array.dtype.kind != "f" or np.isfinite(array.sum(dtype=np.float64)):
         return
     bad = np.argwhere(~np.isfinite(array))
     if not len(bad):
         return
-    first = bad[0]
-    where = (
-        f"row {first[0]}, column {first[1]}" if len(first) == 2 else f"item {first[0]}, position {first[1:].tolist()}"
-    )
+    at, *inside = bad[0].tolist()
+    where = f"row {first + at}, column {inside[0]}" if len(inside) == 1 else f"item {first + at}, position {inside}"
     raise InvalidParameterError(
         f"{what} contains NaN or infinite values: {len(bad)} of {array.size}, in {len(np.unique(bad[:, 0]))} items; "
-        f"the first is {array[tuple(first)]} at {where}. Impute them (sklearn.impute.SimpleImputer) or drop the items."
+        f"the first is {array[tuple(bad[0])]} at {where}. Impute them (sklearn.impute.SimpleImputer) or drop the items."
     )
 
 
@@ -142,10 +148,32 @@ def sample_of(dataset: Dataset[Any]) -> Tensor:
 
 
 def make_items(features: Features, scaling: InputScaling, device: torch.device, n_workers: int) -> Items:
-    """Return the source of scaled features for training and prediction."""
     if is_stream(features):
         return DatasetItems(features, scaling, device, n_workers)  # type: ignore[arg-type]
     return TensorItems(features, scaling, device)  # type: ignore[arg-type]
+
+
+def part_of(features: Features, index: NDArray[np.int64]) -> Features:
+    if isinstance(features, MappedFeatures):
+        return features.part(index)
+    if is_stream(features):
+        return Subset(dataset_of(features), index.tolist())
+    return features[torch.from_numpy(index)]  # type: ignore[index]
+
+
+def item_weights(sample_weight: Any, n_items: int) -> NDArray[np.float64]:
+    weight = np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_items,):
+        raise InvalidParameterError(f"sample_weight has shape {weight.shape}, but X has {n_items} items.")
+    bad = np.flatnonzero(~np.isfinite(weight) | (weight < 0))
+    if len(bad):
+        raise InvalidParameterError(
+            f"{len(bad)} of {n_items} values of sample_weight are no numbers of at least 0; the first is "
+            f"{weight[bad[0]]} of item {bad[0]}."
+        )
+    if not weight.any():
+        raise InvalidParameterError("All values of sample_weight are zero, so that no item is left to train on.")
+    return weight
 
 
 def with_unlabelled(features: Features, extra: Features) -> Features:

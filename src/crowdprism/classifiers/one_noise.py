@@ -50,7 +50,6 @@ class OneMatrixHead(CrowdHead):
 
     @torch.no_grad()
     def confusions(self) -> Tensor:
-        """The one matrix, for every annotator."""
         return self.log_matrix().exp().expand(self.n_annotators, -1, -1)
 
 

@@ -13,7 +13,7 @@ from scipy.special import logsumexp
 from torch import Tensor, nn
 
 from crowdprism.aggregators.copies import describe_found, voices_of
-from crowdprism.aggregators.one_voice import named
+from crowdprism.aggregators.one_voice import label_shares, named
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, positions
 from crowdprism.diagnostics.calibration import with_temperature
@@ -58,18 +58,15 @@ class Predictor:
         return torch.device("cpu") if parameter is None else parameter.device
 
     def class_probs(self, items: Items) -> NDArray[np.float64]:
-        """(n_items, n_classes) by features alone."""
         each = [network_probs(member.network, items)[:, member.order] for member in self.members]
         return mean_class_probs(each, self.temperature)
 
     def module(self) -> nn.Module:
-        """The same as a torch module on raw features."""
         networks, orders = [one.network for one in self.members], [one.order for one in self.members]
         return ClassProbabilities(self.scaling, networks, orders, self.temperature).eval()
 
 
 def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
-    """(n_items, outputs) class probabilities of one network, in the order of its outputs."""
     return np.asarray(predict_log_probs(network, items).double().exp().numpy())
 
 
@@ -81,7 +78,6 @@ def mean_class_probs(each: Sequence[NDArray[np.float64]], temperature: float = 1
 
 
 def mean_confusions(members: Sequence[Member]) -> NDArray[Any] | None:
-    """Average the members' confusions, or None for methods without."""
     found = [member.confusions for member in members if member.confusions is not None]
     return np.mean(found, axis=0) if found else None
 
@@ -158,13 +154,16 @@ def log_evidence(
 
 
 def posterior(
-    class_probs: NDArray[Any], annotations: Annotations, columns: NDArray[Any], *, temper: float = 1.0
+    class_probs: NDArray[Any], annotations: Annotations, columns: NDArray[Any], *, temper: float = 1.0, voices: Any = ()
 ) -> NDArray[np.float64]:
     """Class probabilities given features and annotations: f times the annotators' evidence, normalised.
 
-    The n annotations of an item count as n^temper independent ones (see `joint_cross_entropy`).
+    The n annotations of an item count as n^temper independent ones (see `joint_cross_entropy`); annotators who answer
+    as one voice count once.
     """
     weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
+    if voices:
+        weight = (weight * label_shares(annotations, voices)).astype(np.float32)
     total = np.bincount(annotations.item, weights=weight, minlength=annotations.n_items)
     discount = np.maximum(total, 1.0) ** (temper - 1.0)
     log_joint = np.log(np.maximum(class_probs, SMALLEST))
@@ -199,7 +198,6 @@ class ClassAlignment:
         return bool((self.order != np.arange(len(self.order))).any())
 
     def describe(self, *, mended: bool) -> str:
-        """Return the warning about permuted classes."""
         done = "they were put in the annotators' order" if mended else "they were left as they are"
         return (
             "The network learned the classes in another order than annotators use: predictions agree with "
@@ -210,7 +208,6 @@ class ClassAlignment:
 
 
 def agreement(class_probs: NDArray[Any], annotations: Annotations) -> float:
-    """Share of annotations that equal the predicted class of their item."""
     return float(np.mean(class_probs.argmax(axis=1)[annotations.item] == annotations.label))
 
 
@@ -251,7 +248,7 @@ def examine_run(run: Run, *, mend: bool) -> Examined:
     """Predict the training items with a trained network; put its classes in the annotators' order where `mend`."""
     found = run.head.confusions()
     confusions = None if found is None else normalize_rows(found.double().cpu().numpy())
-    annotations = run.problem.annotations
+    annotations = run.problem.annotations[: run.problem.n_given]
     class_probs = network_probs(run.network, run.problem.items)[: annotations.n_items]
     alignment = examine_alignment(class_probs, confusions, annotations, fixed=run.problem.flat.gold is not None)
     order = np.arange(annotations.n_classes)

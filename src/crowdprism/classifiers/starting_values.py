@@ -34,7 +34,6 @@ def vote_class_shares(annotations: Annotations) -> NDArray[np.float64]:
 
 
 def is_imbalanced(annotations: Annotations) -> bool:
-    """Tell whether the rarest class has less than `RARE_CLASS` of an even share of the votes."""
     return bool(vote_class_shares(annotations).min() < RARE_CLASS / annotations.n_classes)
 
 
@@ -51,7 +50,6 @@ def imbalance_advice(annotations: Annotations, cause: str, way_out: str) -> Iter
 
 
 def vote_targets(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Vote shares of all items, and which items have annotations."""
     targets, used = problem.item_targets(item_votes(problem.annotations), problem.annotations.labels_per_item > 0)
     return targets.float(), used
 

@@ -48,21 +48,22 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
 
 
 def save(model: CrowdClassifier, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """Write result, weights and parameters; a classifier that is there is replaced in one step."""
+    """Write model and result as a folder (safetensors, JSON), replacing its own; `force` as in `FitResult.save`."""
+    model._require_fitted()
     with replacing_run(folder, kind="classifier", force=force) as fresh:
         write_into(model, fresh)
     return Path(folder)
 
 
 def write_into(model: CrowdClassifier, folder: Path) -> None:
-    """Write the files of a model into an existing folder, not atomically; `save` is the safe way."""
+    """Write the model's files into an existing folder, not atomically; `save` is the safe way."""
+    model._require_fitted()
     model.result_.write_into(folder)
     (folder / WEIGHTS_FILE).write_bytes(safetensors.torch.save(predictor_tensors(model.predictor_)))
     (folder / CLASSIFIER_FILE).write_text(json.dumps(model_record(model)), encoding="utf-8")
 
 
 def predictor_tensors(predictor: Predictor) -> dict[str, torch.Tensor]:
-    """Weights of all heads, class orders, confusions and input scaling."""
     tensors = named_tensors("scaling", predictor.scaling.state_dict())
     for place, member in enumerate(predictor.members):
         tensors |= named_tensors(f"network-{place}", member.network.state_dict())
@@ -73,7 +74,6 @@ def predictor_tensors(predictor: Predictor) -> dict[str, torch.Tensor]:
 
 
 def model_record(model: CrowdClassifier) -> dict[str, Any]:
-    """Parameters and shapes as JSON."""
     parameters = {name: value for name, value in model.get_params().items() if name not in NOT_STORED}
     predictor = model.predictor_
     named = isinstance(predictor.architecture, str)
@@ -120,7 +120,6 @@ def load(folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifie
 
 
 def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], network: Any) -> CrowdClassifier:
-    """The classifier among the files of a run."""
     result = FitResult(**fields_of(files))
     record = checked_record(files)
     if record["classifier"] not in kinds:
@@ -147,7 +146,6 @@ def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], networ
 
 
 def checked_record(files: RunFiles) -> dict[str, Any]:
-    """Read `classifier.json` and check the types of its fields."""
     for name in (CLASSIFIER_FILE, WEIGHTS_FILE):
         if name not in files:
             raise ResultFormatError(f"{files.folder} holds no classifier ({files.folder / name} is missing).")
@@ -164,7 +162,6 @@ def checked_record(files: RunFiles) -> dict[str, Any]:
 
 
 def checked_tensors(files: RunFiles) -> dict[str, torch.Tensor]:
-    """Read the weights; all must be finite."""
     tensors: dict[str, torch.Tensor] = safetensors.torch.load(files.read(WEIGHTS_FILE))
     for name, values in tensors.items():
         if values.is_floating_point() and not bool(torch.isfinite(values).all()):
@@ -175,7 +172,6 @@ def checked_tensors(files: RunFiles) -> dict[str, torch.Tensor]:
 def restored_predictor(
     model: CrowdClassifier, record: dict[str, Any], tensors: dict[str, torch.Tensor], result: FitResult, network: Any
 ) -> Predictor:
-    """Build the networks anew and give them the stored weights."""
     architecture = network if record["network"] is None else record["network"]
     shape = tuple(record["input_shape"])
     n_heads = sum(name.startswith("order-") for name in tensors)

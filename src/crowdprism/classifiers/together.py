@@ -37,7 +37,6 @@ class Trained:
 
 
 def train(model: CrowdClassifier, problem: Problem, validation: Validation | None) -> list[Trained]:
-    """Train all members of the ensemble."""
     runs = (model.make_run(replace(problem, member=place)) for place in range(model.n_heads))
     if model.checkpoint is None and not model.callbacks:
         return train_runs(list(runs), validation)
@@ -57,11 +56,13 @@ def train_in_turn(
     """Train runs one after the other, with a model's callbacks and checkpoints; an interruption ends the list."""
     trained: list[Trained] = []
     for run in runs:
-        parts = (run.network, run.head, run.problem.items)
+        parts = (run.network, run.head)
         watch: dict[str, Any] = {"validate": None if validation is None else validation.bind(*parts)}
         if watched_by is not None:
             watch |= {"callbacks": watched_by.callbacks, "checkpoints": checkpoint_folder(watched_by, run)}
-        trained.append(Trained(run, Trainer(*parts, run.problem.flat, run.settings, **watch).run()))
+        trainer = Trainer(*parts, run.problem.items, run.problem.flat, run.settings, **watch)
+        trainer.outcome = run.outcome
+        trained.append(Trained(run, trainer.run()))
         if trained[-1].outcome.interrupted:
             break
     return trained
@@ -94,18 +95,16 @@ def checkpoint_folder(model: CrowdClassifier, run: Run) -> CheckpointFolder | No
 
 
 def can_train_together(runs: Sequence[Run]) -> bool:
-    """Tell whether runs on the same items can be trained as one stacked program."""
     return (
         len(runs) > 1
         and isinstance(runs[0].problem.items, TensorItems)
         and can_stack([run.network for run in runs], [run.head for run in runs])
         and settings_can_stack([run.settings for run in runs])
-        and all(run.head.visited is None for run in runs)
+        and all(run.head.visited is None and run.problem.flat.share is None for run in runs)
     )
 
 
 def train_together(runs: Sequence[Run], validation: Validation | None) -> list[TrainingOutcome]:
-    """Train all runs as one program; return what each would have returned alone."""
     problem = runs[0].problem
     every = np.arange(len(problem.items))
     heads = [run.head for run in runs if isinstance(run.head, GeometricHead)]

@@ -23,7 +23,6 @@ MATRIX_SIDE = 1.5
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure without a window."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -46,7 +45,6 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
 
 
 def save(figure: Figure, path: Path) -> Path:
-    """Write a figure as SVG; the same figure gives the same file."""
     from matplotlib import rc_context
 
     with replacing_file(path, suffix=".svg") as fresh, rc_context({"svg.hashsalt": path.name}):
@@ -71,7 +69,6 @@ def table_figure(result: TableResult) -> Figure:
 
 
 def draw_column(panel: Any, result: TableResult, cell: Cell, methods: list[Method]) -> None:
-    """Published and measured numbers of one column."""
     for place, method in enumerate(methods):
         ours, published = result.both(cell, method)
         looks = [(published, "published", -0.15, "D", 4, PUBLISHED), (ours, "measured", 0.15, "o", 4.5, OWN)]

@@ -31,17 +31,14 @@ class Fit:
 
     @property
     def content(self) -> dict[str, Any]:
-        """The fit as plain data, without the fields of its data that are None."""
         return {**vars(self), "data": without_none(asdict(self.data)), "parameters": dict(self.parameters)}
 
     @property
     def key(self) -> str:
-        """Identifies the fit among rows."""
         return key_of(self.content)
 
 
 def key_of(content: Mapping[str, Any]) -> str:
-    """Canonical text of a fit's content."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"))
 
 
@@ -105,13 +102,11 @@ def make_plan(
 
 
 def require_names(wanted: Sequence[str], known: Mapping[str, Any], study: Study, role: str) -> list[str]:
-    """Raise for names that the study does not have."""
     require_known(wanted, known, f"Study {study.name} has no {role}", "; it has")
     return list(wanted)
 
 
 def change_cell(cell: Cell, budget: Budget) -> Cell:
-    """The cell with the changes that the budget makes."""
     changes = budget.changes.get(cell.name, {})
     require_known(changes, CELL_CHANGES, f"Budget {budget.name} changes", f" of cell {cell.name}; it can change")
     data = change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
@@ -164,7 +159,6 @@ class RowStore:
         self.path = Path(path)
 
     def read(self) -> dict[str, Row]:
-        """All rows by key."""
         rows: dict[str, Row] = {}
         for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []:
             try:

@@ -85,7 +85,6 @@ def run(plan: Plan, store: RowStore, *, processes: int = 1, retry: bool = False)
 
 
 def describe(row: Row) -> str:
-    """A row in a few words."""
     fit = row["fit"]
     outcome = f"{row['test']:.1f} %, {row['seconds']:.0f} s" if row["status"] != FAILED else row["reason"]
     return f"{fit['data']['dataset']} {fit['classifier']} seed {fit['seed']}: {outcome}"
@@ -144,16 +143,12 @@ def work_quietly(work: Callable[[Job], Found], job: Job) -> Found:
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Limit torch and the linear algebra libraries to one thread: work is parallel by processes."""
-    import torch
     from threadpoolctl import threadpool_limits
 
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)
+    from crowdprism.training.settings import limited_threads
+
+    with limited_threads(1), threadpool_limits(1):
+        yield
 
 
 def measure(fits: Sequence[Fit], *, with_confusions: bool = False) -> list[Row]:
@@ -197,14 +192,12 @@ def measure_alone(fit: Fit, problem: Problem, with_confusions: bool) -> Row:
 
 
 def model_of(fit: Fit) -> CrowdClassifier:
-    """The untrained classifier of a fit."""
     from crowdprism.classifiers import make_classifier
 
     return make_classifier(fit.classifier, random_state=fit.seed, **{**PROTOCOL, **fit.parameters})
 
 
 def failed_row(fit: Fit, error: Exception) -> Row:
-    """The row of a fit that failed."""
     return {"fit": fit.content, "status": FAILED, "reason": f"{type(error).__name__}: {error}"}
 
 

@@ -88,12 +88,10 @@ def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
 
 
 def section(title: str, text: str, content: str) -> list[str]:
-    """Heading, text and content, or nothing without content."""
     return [f"## {title}", text, content] if content else []
 
 
 def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, or nothing without lines."""
     listed = [f"| {' | '.join(line)} |" for line in lines]
     return "\n".join([f"| {' | '.join(heads)} |", "|---" * len(heads) + "|", *listed]) if listed else ""
 
@@ -120,12 +118,10 @@ def texts_of(result: TableResult, cell: Cell, method: Method) -> tuple[str, str,
 
 
 def digits(result: TableResult) -> int:
-    """Decimal places of the figure."""
     return 2 if result.study.figure == "accuracy" else 3
 
 
 def published_text(published: Published | None, result: TableResult) -> str:
-    """A published number as printed."""
     if published is None:
         return "-"
     spread = "" if published.spread is None else f" ± {published.spread:.{digits(result)}f}"
@@ -175,7 +171,6 @@ def concerns(deviation: Deviation, cell: Cell, method: Method) -> bool:
 
 
 def pair_table(result: TableResult) -> str:
-    """The paired differences that the study asks for."""
     study, places = result.study, digits(result)
     lines = []
     for cell in result.plan.cells:
@@ -194,14 +189,12 @@ def pair_table(result: TableResult) -> str:
 
 
 def rank_table(result: TableResult) -> str:
-    """Agreement of the order of methods, column by column."""
     found = [(cell.title, rank_agreement(result, cell)) for cell in result.plan.cells]
     lines = [[title, f"{ranks[0]:.2f}", str(ranks[1])] for title, ranks in found if ranks is not None]
     return table(["column", "Spearman's correlation", "methods"], lines)
 
 
 def failure_lines(result: TableResult) -> Iterator[str]:
-    """Failed fits with the first reason."""
     for (cell, method), found in result.cells.items():
         if found.failed:
             titles = f"{result.study.method(method).title}, {result.study.cell(cell).title}"
@@ -209,7 +202,6 @@ def failure_lines(result: TableResult) -> Iterator[str]:
 
 
 def deviation_lines(result: TableResult) -> Iterator[str]:
-    """Known deviations of the cells and methods that were run."""
     cells = {cell.name for cell in result.plan.cells}
     methods = {method.name for method in result.plan.methods}
     for one in result.study.deviations:
@@ -218,7 +210,6 @@ def deviation_lines(result: TableResult) -> Iterator[str]:
 
 
 def time_table(result: TableResult) -> str:
-    """Median seconds of the chosen fits, by method and column."""
     cells = result.plan.cells
     lines = []
     for method in result.plan.methods:
@@ -230,7 +221,6 @@ def time_table(result: TableResult) -> str:
 
 
 def provenance(result: TableResult) -> str:
-    """Processor, cores, versions and seeds."""
     model = platform.processor() or platform.machine()
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
@@ -245,7 +235,6 @@ def provenance(result: TableResult) -> str:
 
 
 def as_csv(result: TableResult) -> str:
-    """One line per column and method."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)

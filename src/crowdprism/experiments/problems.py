@@ -57,7 +57,6 @@ class Labelled:
 
 @lru_cache(maxsize=2)
 def open_dataset(name: str) -> Dataset:
-    """A data set, read once per process."""
     return load_dataset(name)
 
 
@@ -130,7 +129,6 @@ def annotated(data: Data, seed: int) -> tuple[Annotations, NDArray[np.int64], ND
 
 
 def draw_items(n_there: int, n_wanted: int | None, seed: int) -> NDArray[np.int64]:
-    """Sorted positions of the items of a trial."""
     if n_wanted is None:
         return np.arange(n_there)
     if not 0 < n_wanted <= n_there:
@@ -180,7 +178,6 @@ def labels_of_machines(data: Data, seed: int) -> Labelled:
 
 
 def labels_of_family(data: Data, seed: int) -> Labelled:
-    """Draw confusions, observed pairs, and labels."""
     crowd, dataset = data.crowd, open_dataset(data.dataset)
     gold = np.asarray(dataset.gold[dataset.splits["train"]], dtype=np.int64)
     if crowd.n_annotators is None or crowd.family is None or crowd.pattern is None:
@@ -192,6 +189,5 @@ def labels_of_family(data: Data, seed: int) -> Labelled:
 
 
 def labelled_by(y: Annotations, items: NDArray[np.int64], confusions: NDArray[np.float64] | None = None) -> Labelled:
-    """The codes of annotations as triplets."""
     item, annotator, label = (codes.astype(np.int64) for codes in (y.item, y.annotator, y.label))
     return Labelled(items, item, annotator, label, confusions)

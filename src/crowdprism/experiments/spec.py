@@ -143,11 +143,9 @@ class Study:
     keep_confusions: bool = False  # whether rows hold the estimated confusion matrices
 
     def cell(self, name: str) -> Cell:
-        """The column of this name."""
         return next(cell for cell in self.cells if cell.name == name)
 
     def method(self, name: str) -> Method:
-        """The row of this name."""
         return next(method for method in self.methods if method.name == name)
 
     def published_for(self, cell: str, method: str) -> Published | None:
@@ -192,7 +190,6 @@ def load_study(name: str) -> Study:
 
 
 def nearest_first(word: str, known: Collection[str]) -> str:
-    """Known words as text, the most similar first."""
     return ", ".join(sorted(known, key=lambda one: -difflib.SequenceMatcher(None, word, one).ratio()))
 
 
@@ -262,7 +259,6 @@ def read_record(kind: type[Record], values: Mapping[str, Any], where: str) -> Re
 
 
 def check_value(value: Any, hint: Any, where: str) -> None:
-    """Raise if a value does not fit its type hint."""
     origin = get_origin(hint)
     plain = [one for one in (hint, *get_args(hint)) if one in PLAIN]
     expected = ""
@@ -277,7 +273,6 @@ def check_value(value: Any, hint: Any, where: str) -> None:
 
 
 def read_grid(grid: Mapping[str, Any]) -> Grid:
-    """A grid with tuples of values."""
     for name, values in grid.items():
         if not isinstance(values, (list, tuple)) or not values:
             raise InvalidParameterError(f"The grid of {name!r} must be a list of values, not {values!r}.")
@@ -285,7 +280,6 @@ def read_grid(grid: Mapping[str, Any]) -> Grid:
 
 
 def published_number(value: Any, where: str) -> Published:
-    """A mean, or [mean, spread]."""
     numbers = value if isinstance(value, list) else [value]
     if not 1 <= len(numbers) <= 2 or not all(isinstance(one, (int, float)) for one in numbers):
         raise InvalidParameterError(f"{where} must be a mean or [mean, spread], not {value!r}.")
@@ -310,6 +304,5 @@ def change_data(data: Data, changes: Mapping[str, Any], where: str) -> Data:
 
 
 def without_none(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record without its absent values, inner records too."""
     there = {key: value for key, value in record.items() if value is not None}
     return {key: without_none(value) if isinstance(value, Mapping) else value for key, value in there.items()}

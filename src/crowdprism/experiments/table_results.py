@@ -24,12 +24,10 @@ class Measured:
 
     @property
     def n_trials(self) -> int:
-        """Number of trials."""
         return len(self.by_seed)
 
     @property
     def mean(self) -> float:
-        """Mean over trials."""
         return float(np.mean(list(self.by_seed.values())))
 
     @property
@@ -54,16 +52,13 @@ class TableResult:
 
     @property
     def study(self) -> Study:
-        """The study."""
         return self.plan.study
 
     def measured(self, cell: str, method: str) -> Measured | None:
-        """The measured numbers of a method in a column, or None if no trial is complete."""
         found = self.cells.get((cell, method))
         return found if found is not None and found.n_trials else None
 
     def both(self, cell: Cell, method: Method) -> tuple[Measured | None, Published | None]:
-        """The measured and the published numbers of a method in a column."""
         return self.measured(cell.name, method.name), self.study.published_for(cell.name, method.name)
 
     def entries(self) -> Iterator[tuple[Cell, Method, Measured | None, Published | None]]:
@@ -87,7 +82,6 @@ def summarize(plan: Plan, rows: Mapping[str, Row]) -> TableResult:
 
 
 def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study: Study) -> Measured:
-    """One cell: for each trial the figure of the chosen grid point."""
     by_seed: dict[int, float] = {}
     chosen_rows: list[Row] = []
     failed: list[str] = []
@@ -108,7 +102,6 @@ def chosen_row(rows: Sequence[Row]) -> Row:
 
 
 def difference(one: Measured | None, other: Measured | None) -> Measured | None:
-    """One minus the other, over the trials that both have; None if there are none."""
     if one is None or other is None:
         return None
     common = sorted(set(one.by_seed) & set(other.by_seed))

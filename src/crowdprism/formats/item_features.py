@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from crowdprism.annotations.checks import check_distinct, check_hashable, check_
 from crowdprism.annotations.names import NameArray, name_array
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats.documents import Document
+from crowdprism.formats.numpy_files import HEADER_ERRORS
 from crowdprism.formats.raw_annotations import ReadingOptions, whole_numbers_together
 from crowdprism.formats.read import decoding
 from crowdprism.formats.text_tables import text_numbers
@@ -23,6 +25,8 @@ from crowdprism.formats.unpacking import size_in_bytes
 ID_COLUMNS = ("item", "id", "item_id", "task", "example")
 FEATURE_ARRAYS = ("features", "X", "x", "images", "data", "arr_0")
 ID_ARRAYS = ("items", "ids", "item", "id")
+ON_DISK_FROM = 2**28  # bytes of an .npy file; larger ones are not read into memory
+CHECKED_VALUES = 2**24  # numbers looked at together
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,10 @@ def read_features(
         raise UnreadableFileError(f"There is no file {source}. Pass the features as .npy, .npz, .csv or .parquet.")
     document = Document(str(source), path=source, options=ReadingOptions(max_size=size_in_bytes(max_size)))
     with decoding(document.name):
-        if document.container in ("npy", "npz"):
-            features = from_arrays(document, array)
+        if source.suffix == ".npy" and source.stat().st_size > ON_DISK_FROM:
+            features = from_arrays(str(source), {"": on_disk(source)}, array)
+        elif document.container in ("npy", "npz"):
+            features = from_arrays(document.name, document.arrays, array)
         elif document.container in ("table", "parquet"):
             features = from_table(document, id_column, usual_id)
         else:
@@ -83,22 +89,29 @@ def read_features(
     return features
 
 
-def from_arrays(document: Document, array: str | None) -> Features:
-    arrays = document.arrays
+def on_disk(source: Path) -> NDArray[Any]:
+    """A large .npy file as an array whose rows are read when they are asked for; nothing is unpickled."""
+    try:
+        return np.asanyarray(np.load(source, mmap_mode="r", allow_pickle=False))
+    except HEADER_ERRORS as error:
+        raise UnreadableFileError(f"{source} is a damaged or truncated NumPy file ({error}).") from error
+
+
+def from_arrays(source: str, arrays: Mapping[str, NDArray[Any]], array: str | None) -> Features:
     names = list(arrays)
     wanted = array or next((name for name in FEATURE_ARRAYS if name in names), names[0] if len(names) == 1 else None)
     if wanted is None or wanted not in names:
         listed = ", ".join(names) or "(none)"
-        raise InvalidParameterError(f"{document.name} holds the arrays {listed}; say which holds the features.")
+        raise InvalidParameterError(f"{source} holds the arrays {listed}; say which holds the features.")
     values = arrays[wanted]
     if values.ndim < 2 or values.dtype.kind not in "fiub":
         raise UnreadableFileError(
-            f"{document.name} holds {values.dtype} of shape {values.shape}; features are numbers, one row per item."
+            f"{source} holds {values.dtype} of shape {values.shape}; features are numbers, one row per item."
         )
     id_array = next((name for name in ID_ARRAYS if name in names and name != wanted), None)
     ids = range(len(values)) if id_array is None else arrays[id_array].tolist()
     if not isinstance(ids, (range, list)) or len(ids) != len(values):
-        raise UnreadableFileError(f"{document.name} has {len(values)} rows of {wanted} but {np.size(ids)} ids.")
+        raise UnreadableFileError(f"{source} has {len(values)} rows of {wanted} but {np.size(ids)} ids.")
     return Features(name_array(ids), values)
 
 
@@ -139,7 +152,11 @@ def numbers(column: pl.Series) -> pl.Series | None:
 
 def require_finite(features: Features, source: Path) -> None:
     flat = features.values.reshape(len(features.values), -1)
-    rows = np.flatnonzero(~np.isfinite(flat).all(axis=1)) if flat.dtype.kind == "f" else np.empty(0, dtype=int)
+    if flat.dtype.kind != "f":
+        return
+    step = max(1, CHECKED_VALUES // flat.shape[1])
+    parts = (~np.isfinite(flat[first : first + step]).all(axis=1) for first in range(0, len(flat), step))
+    rows = np.flatnonzero(np.concatenate(list(parts)))
     if len(rows):
         raise UnreadableFileError(
             f"{source}: {len(rows)} of {len(flat)} items have a feature that is missing or infinite; the first is item "

@@ -19,26 +19,7 @@ from crowdprism.networks.heads import CrowdHead, EpochView, GeometricHead, Targe
 from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
 from crowdprism.networks.volume import confusion_gram, confusion_trace, log_volume, prediction_gram
 
-__all__ = [
-    "Batch",
-    "CrowdHead",
-    "Dropout",
-    "EpochView",
-    "FreeConfusions",
-    "GeometricHead",
-    "NETWORKS",
-    "PairTable",
-    "RowTable",
-    "TargetHead",
-    "build_network",
-    "confusion_gram",
-    "confusion_trace",
-    "coupled_cross_entropy",
-    "diagonal_confusions",
-    "joint_cross_entropy",
-    "log_columns",
-    "log_volume",
-    "make_annotator_layer",
-    "prediction_gram",
-    "suitable_form",
-]
+__all__ = ["Batch", "CrowdHead", "Dropout", "EpochView", "FreeConfusions", "GeometricHead", "NETWORKS", "PairTable"]
+__all__ += ["RowTable", "TargetHead", "build_network", "confusion_gram", "confusion_trace", "coupled_cross_entropy"]
+__all__ += ["diagonal_confusions", "joint_cross_entropy", "log_columns", "log_volume", "make_annotator_layer"]
+__all__ += ["prediction_gram", "suitable_form"]

@@ -48,7 +48,6 @@ class Dropout(nn.Module):
 
 
 def set_generator(module: nn.Module, generator: torch.Generator | None) -> None:
-    """Let every `Dropout` inside draw from this generator."""
     for part in module.modules():
         if isinstance(part, Dropout):
             part.generator = generator
@@ -62,7 +61,7 @@ class Linear(nn.Sequential):
 
 
 class MLP(nn.Sequential):
-    """Fully connected layers with ReLU and dropout.
+    """Fully connected layers with ReLU and dropout; by default the published head on VGG-16 features of LabelMe.
 
     Examples
     --------
@@ -89,13 +88,6 @@ class MLP(nn.Sequential):
             layers += [nn.ReLU(), Dropout(dropout)]
             width = size
         super().__init__(*layers, nn.Linear(width, n_classes))
-
-
-class LabelMeHead(nn.Sequential):
-    """Flatten, 128 ReLU units, dropout 0.5, logits: the published head on VGG-16 features of LabelMe."""
-
-    def __init__(self, n_features: int = 8192, n_classes: int = 8) -> None:
-        super().__init__(nn.Flatten(), nn.Linear(n_features, 128), nn.ReLU(), Dropout(0.5), nn.Linear(128, n_classes))
 
 
 class MusicHead(nn.Sequential):

@@ -15,12 +15,12 @@ from torch import Tensor, nn
 from torch.nn import init
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.backbones import MLP, LabelMeHead, LeNet5, Linear, MusicHead, ResNet9, ResNet18
+from crowdprism.networks.backbones import MLP, LeNet5, Linear, MusicHead, ResNet9, ResNet18
 
 FEATURE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
     "linear": Linear,
     "mlp": MLP,
-    "labelme": LabelMeHead,
+    "labelme": MLP,
     "music": MusicHead,
 }
 IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {"lenet5": LeNet5, "resnet9": ResNet9, "resnet18": ResNet18}
@@ -119,7 +119,6 @@ def seeded(make: Callable[[], nn.Module], generator: torch.Generator) -> nn.Modu
 
 
 def check_image(network: str, input_shape: Sequence[int]) -> None:
-    """Raise where the shape of an item does not fit a named image network."""
     if network not in IMAGE_NETWORKS:
         return
     if len(input_shape) != 3:

@@ -59,6 +59,8 @@ class CrowdHead(nn.Module):
     """
 
     needs_only_outputs = True  # of the network; else processes cannot share the items of a batch
+    reads_features = False  # of the whole batch; else processes read those of their own items only
+    item_state: tuple[str, ...] = ()  # names of the state that belongs to the training items; other items begin anew
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Return the sum (not the mean) of the loss over the batch's annotations.
@@ -109,11 +111,9 @@ class CrowdHead(nn.Module):
 
     @cached_property
     def tables(self) -> list[RowTable]:
-        """All row tables inside, in order."""
         return [part for part in self.modules() if isinstance(part, RowTable)]
 
     def forget(self) -> None:
-        """Let all row tables read afresh."""
         for table in self.tables:
             table.forget()
 
@@ -121,44 +121,23 @@ class CrowdHead(nn.Module):
 class GeometricHead(CrowdHead):
     """Coupled cross-entropy with log-volume terms over predictions ("F") or confusions ("W").
 
-    Parameters
-    ----------
-    layer
-        The annotators' confusions.
-    loss
-        `"ccem"` sums -log Σ_k f_k C[k, label] over annotations; `"joint"` multiplies an item's evidence first.
-    temper
-        The n annotations of an item count as n^temper independent ones in the joint loss.
-    regularizer, strength
-        Which volume is maximised, and its weight against the mean loss (per annotation for `"ccem"`, per annotated
-        item for `"joint"`).
-    shrinkage
-        Weight of the squared distance of an annotator's logits from the crowd's, in units of one annotation.
-    n_annotations
-        Sum of the weights of training annotations, which `shrinkage` is divided by.
-    touch_rate
-        (annotator,) probability that a batch contains the annotator. Where only touched rows are updated, the volume
-        and shrinkage gradients of an annotator are divided by it, so that over an epoch they add up to those of the
-        full terms.
-    reference
-        Compute the volume as the authors' code does (see `reference_log_volume`), for comparison.
-    class_shares
-        (n_classes,) towards which the mean prediction is drawn; None for no such pull.
+    Where a step sees only the annotators of its batch, the volume and shrinkage gradients of an annotator are divided
+    by the `touch_rate`, so that over an epoch they add up to those of the full terms.
     """
 
     def __init__(
         self,
         layer: AnnotatorLayer,
         *,
-        loss: Loss = "ccem",
-        temper: float = 1.0,
-        regularizer: Regularizer | None = None,
-        strength: float = 0.0,
-        shrinkage: float = 0.0,
-        n_annotations: float = 1,
-        touch_rate: Tensor | None = None,
-        reference: bool = False,
-        class_shares: Tensor | None = None,
+        loss: Loss = "ccem",  # "joint" multiplies an item's evidence before the logarithm
+        temper: float = 1.0,  # the n annotations of an item count as n^temper independent ones in the joint loss
+        regularizer: Regularizer | None = None,  # which volume is maximised ...
+        strength: float = 0.0,  # ... with this weight against the mean loss (per annotation, or per item for "joint")
+        shrinkage: float = 0.0,  # of annotators' logits towards the crowd's, in units of one annotation
+        n_annotations: float = 1,  # sum of the weights of training annotations, which `shrinkage` is divided by
+        touch_rate: Tensor | None = None,  # (annotator,) probability that a batch contains the annotator
+        reference: bool = False,  # whether the volume is that of the authors' code (see `reference_log_volume`)
+        class_shares: Tensor | None = None,  # (n_classes,) towards which the mean prediction is drawn
     ) -> None:
         super().__init__()
         self.layer = layer
@@ -264,6 +243,8 @@ class TargetHead(CrowdHead):
 
     Two-stage methods set `targets` once; EM methods write new ones at the end of an epoch.
     """
+
+    item_state = ("targets",)
 
     def __init__(
         self,

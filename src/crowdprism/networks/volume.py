@@ -44,12 +44,7 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     NaN where the matrix is not finite, or so far from positive that the jitter does not mend it; training then stops
     and says at which step.
 
-    Parameters
-    ----------
-    gram
-        (..., n_classes, n_classes), positive semidefinite, summed in float64.
-    jitter
-        Share of the mean diagonal that is added to the diagonal.
+    The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean diagonal is added to it.
 
     Examples
     --------

@@ -13,26 +13,7 @@ from crowdprism.training.loop import Trainer, TrainingOutcome, predict_log_probs
 from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES, RowAdam, make_optimizer, schedule_at
 from crowdprism.training.settings import Callback, EpochRecord, TrainingSettings, choose_device, use_threads
 
-__all__ = [
-    "Augmentation",
-    "Callback",
-    "CheckpointFolder",
-    "DatasetItems",
-    "EpochRecord",
-    "FlatAnnotations",
-    "InputScaling",
-    "Items",
-    "OPTIMIZERS",
-    "RowAdam",
-    "SCHEDULES",
-    "TensorItems",
-    "Trainer",
-    "TrainingOutcome",
-    "TrainingSettings",
-    "choose_device",
-    "epoch_order",
-    "make_optimizer",
-    "predict_log_probs",
-    "schedule_at",
-    "use_threads",
-]
+__all__ = ["Augmentation", "Callback", "CheckpointFolder", "DatasetItems", "EpochRecord", "FlatAnnotations"]
+__all__ += ["InputScaling", "Items", "OPTIMIZERS", "RowAdam", "SCHEDULES", "TensorItems", "Trainer"]
+__all__ += ["TrainingOutcome", "TrainingSettings", "choose_device", "epoch_order", "make_optimizer"]
+__all__ += ["predict_log_probs", "schedule_at", "use_threads"]

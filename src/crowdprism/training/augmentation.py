@@ -33,12 +33,10 @@ class Augmentation:
     }
 
     def check(self) -> None:
-        """Raise for values that make no sense."""
         check_parameters(vars(self), self.allowed)
 
     @property
     def any(self) -> bool:
-        """Whether anything is on."""
         return bool(self.noise or self.shift or self.flip or self.mixup)
 
 
@@ -51,7 +49,6 @@ class Augmenter:
         self._rng = stream(seed, "mixup", member, epoch)
 
     def __call__(self, batch: Batch) -> Batch:
-        """Return the changed batch."""
         settings = self.settings
         features = batch.features
         if settings.shift:

@@ -30,6 +30,7 @@ class FlatAnnotations:
     n_annotators: int
     n_classes: int
     gold: IntArray | None = None  # (n_items,) true class to train on, -1 where unknown
+    share: NDArray[np.float64] | None = None  # (n_items,) of the epochs that visit an item, or None where all do
 
     @classmethod
     def of(cls, annotations: Annotations, *, extra_items: int = 0) -> FlatAnnotations:
@@ -48,17 +49,14 @@ class FlatAnnotations:
 
     @property
     def n_items(self) -> int:
-        """Number of items, those without annotations included."""
         return len(self.start) - 1
 
     @property
     def n_annotations(self) -> int:
-        """Number of annotations."""
         return len(self.label)
 
     @property
     def item(self) -> IntArray:
-        """(n_annotations,) item of each annotation."""
         return np.repeat(np.arange(self.n_items), np.diff(self.start))
 
     def touch_rate(self, batch_size: int) -> NDArray[np.float64]:
@@ -74,7 +72,7 @@ class FlatAnnotations:
 
     def checksum(self) -> str:
         """A short sum that differs where annotations differ."""
-        parts = (self.start, self.annotator, self.label, self.weight, self.gold)
+        parts = (self.start, self.annotator, self.label, self.weight, self.gold, self.share)
         total = 0
         for part in (one for one in parts if one is not None):
             total = zlib.crc32(np.ascontiguousarray(part).tobytes(), total)
@@ -124,6 +122,20 @@ class FlatAnnotations:
                 annotation=annotation,
                 gold=gold,
             )
+
+
+def drawn_visits(share: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
+    """Positions that an epoch visits, each with the probability of its share; as many in every epoch.
+
+    Examples
+    --------
+    >>> drawn_visits(np.array([1.0, 0.5, 0.5, 1.0]), np.random.default_rng(0)).tolist()
+    [0, 2, 3]
+    """
+    ends = np.cumsum(share)
+    n_visits = max(1, round(ends[-1]))
+    places = (np.arange(n_visits) + rng.random()) * (ends[-1] / n_visits)  # one draw, even steps
+    return np.asarray(np.searchsorted(ends, places, side="right").clip(max=len(share) - 1))
 
 
 def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even: bool = True) -> list[IntArray]:

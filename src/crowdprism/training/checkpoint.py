@@ -39,14 +39,9 @@ class Checkpoint:
 
 
 class CheckpointFolder:
-    """Where one run keeps its checkpoints; only the newest is kept.
+    """Where one run keeps its checkpoints, of which the newest stays.
 
-    Parameters
-    ----------
-    folder
-        Made if needed.
-    fingerprint
-        What must be equal for a run to resume: settings, data, shapes.
+    The fingerprint is what must be equal for a run to resume: settings, data, shapes.
     """
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
@@ -102,7 +97,6 @@ class CheckpointFolder:
         return Checkpoint(tensors, record)
 
     def clear(self) -> None:
-        """Remove all checkpoints of this run."""
         for path in self._complete():
             _discard(path)
 
@@ -169,12 +163,10 @@ def _to_disk(path: Path) -> None:
 
 
 def named_tensors(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Put a prefix before each name."""
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 
 def without_prefix(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors whose names begin with the prefix, without it."""
     start = f"{prefix}."
     return {name.removeprefix(start): tensor for name, tensor in tensors.items() if name.startswith(start)}
 

@@ -34,7 +34,6 @@ class Processes:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one."""
         return self.n > 1
 
     def bounds(self, n_rows: int) -> list[int]:
@@ -42,16 +41,18 @@ class Processes:
         return [round(process * n_rows / self.n) for process in range(self.n + 1)]
 
     def own(self, n_rows: int) -> slice:
-        """The rows of this process."""
         bounds = self.bounds(n_rows)
         return slice(bounds[self.rank], bounds[self.rank + 1])
 
-    def forward(self, network: Any, features: Tensor) -> Tensor:
-        """Outputs of the network for all rows; the gradient flows through those of this process."""
+    def forward(self, network: Any, features: Tensor, n_rows: int) -> Tensor:
+        """Outputs of the network for all rows; the gradient flows through those of this process.
+
+        `features` are those of all rows or, where the others were not read, of this process's own.
+        """
         if not self.several:
             return network(features)  # type: ignore[no-any-return]
-        bounds = self.bounds(len(features))
-        mine = network(features[self.own(len(features))])
+        bounds = self.bounds(n_rows)
+        mine = network(features[self.own(n_rows)] if len(features) == n_rows else features)
         parts = [mine.new_empty((last - first, *mine.shape[1:])) for first, last in pairwise(bounds)]
         exchange(parts, mine.detach().contiguous(), self)
         parts[self.rank] = mine
@@ -69,7 +70,6 @@ class Processes:
             gradient.copy_(part.view_as(gradient))
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
         if self.several:
             distributed.barrier()
 
@@ -83,7 +83,6 @@ def exchange(parts: list[Tensor], mine: Tensor, processes: Processes) -> None:
 
 
 def processes_here() -> Processes:
-    """The process group of torch that is active, or one process."""
     if not distributed.is_available() or not distributed.is_initialized():
         return Processes()
     return Processes(distributed.get_rank(), distributed.get_world_size())
@@ -109,7 +108,6 @@ def process_group(device: str) -> Iterator[Processes]:
 
 
 def require_share(n_items: int, batch_size: int, processes: Processes) -> None:
-    """Raise if some process would have no item of a batch."""
     if processes.n > min(n_items, batch_size):
         raise InvalidParameterError(
             f"{processes.n} processes share batches of {min(n_items, batch_size)} items, so that some would have none. "
@@ -190,13 +188,11 @@ class SumOverProcesses(torch.autograd.Function):
 
 
 def sum_over_processes(values: Tensor) -> Tensor:
-    """Sum of a tensor over processes, through which gradients flow."""
     total: Tensor = SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
     return total
 
 
 def same_everywhere(checksum: str, processes: Processes) -> None:
-    """Raise if processes were given different data."""
     if not processes.several:
         return
     found: list[Any] = [None] * processes.n

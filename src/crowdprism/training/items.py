@@ -19,6 +19,7 @@ BYTE_RANGE = 255.0
 UNITS_APART = 4.0
 SMALLEST_DEVIATION = 1e-7  # of a feature that counts for that
 CHECKSUM_VALUES = 2**22  # numbers of a large X that enter its checksum
+CHECKSUM_ROWS = 2**10  # items of an X on disk that enter its checksum
 
 
 class InputScaling(nn.Module):
@@ -39,7 +40,6 @@ class InputScaling(nn.Module):
 
     @classmethod
     def identity(cls) -> InputScaling:
-        """Leave inputs as they are (bytes still become 0..1)."""
         return cls(torch.zeros(()), torch.ones(()))
 
     @classmethod
@@ -124,6 +124,24 @@ class TensorItems:
         return f"{zlib.crc32(flat[::step].cpu().contiguous().numpy().tobytes()):08x}"
 
 
+class MappedFeatures(Dataset[Tensor]):
+    """Rows of an array that stays on disk, `numpy.load(path, mmap_mode="r")`; only rows that are asked for are read."""
+
+    def __init__(self, array: NDArray[Any], index: NDArray[np.int64] | None = None) -> None:
+        self.array, self.index = array, np.arange(len(array)) if index is None else index
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __getitem__(self, place: Any) -> Tensor:
+        """The row at a position, or the rows at several."""
+        rows = np.array(self.array[self.index[place]])
+        return torch.from_numpy(rows if rows.dtype == np.uint8 else rows.astype(np.float32))
+
+    def part(self, index: NDArray[np.int64]) -> MappedFeatures:
+        return MappedFeatures(self.array, self.index[index])
+
+
 class DatasetItems:
     """Features read through a torch Dataset of `x` or `(x, ...)`, by a DataLoader with workers.
 
@@ -156,6 +174,10 @@ class DatasetItems:
         return self._shape
 
     def batches(self, order: Sequence[NDArray[np.int64]], generator: torch.Generator | None = None) -> Iterator[Tensor]:
+        if isinstance(self._dataset, MappedFeatures):
+            for index in order:
+                yield self._scaling(self._dataset[index].to(self._device))
+            return
         # A DataLoader draws a base seed even where it does not shuffle: let it draw from ours.
         generator = torch.Generator() if generator is None else generator
         sampler = [index.tolist() for index in order]
@@ -166,8 +188,12 @@ class DatasetItems:
 
     def part(self, index: NDArray[np.int64]) -> Self:
         chosen = copy.copy(self)
-        chosen._dataset = Subset(self._dataset, index.tolist())
+        mapped = isinstance(self._dataset, MappedFeatures)
+        chosen._dataset = self._dataset.part(index) if mapped else Subset(self._dataset, index.tolist())  # type: ignore[attr-defined]
         return chosen
 
     def checksum(self) -> str:
-        return f"dataset of {len(self)} items"
+        if not isinstance(self._dataset, MappedFeatures):
+            return f"dataset of {len(self)} items"
+        some = self._dataset[np.linspace(0, len(self) - 1, min(len(self), CHECKSUM_ROWS)).astype(np.int64)]
+        return f"{zlib.crc32(some.numpy().tobytes()):08x} of {len(self)} items"

@@ -26,7 +26,7 @@ from crowdprism.networks.losses import Batch
 from crowdprism.progress import progress
 from crowdprism.seeding import stream, torch_stream
 from crowdprism.training.augmentation import Augmenter
-from crowdprism.training.batches import FlatAnnotations, epoch_order
+from crowdprism.training.batches import FlatAnnotations, drawn_visits, epoch_order
 from crowdprism.training.checkpoint import (
     Checkpoint,
     CheckpointFolder,
@@ -36,7 +36,7 @@ from crowdprism.training.checkpoint import (
     without_prefix,
 )
 from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
-from crowdprism.training.items import Items
+from crowdprism.training.items import Items, TensorItems
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate, take_step
 from crowdprism.training.settings import (
     CPU,
@@ -95,8 +95,7 @@ class Trainer:
         *,
         validate: Callable[[], float] | None = None,  # called after each epoch; of its figures, larger is better
         callbacks: Sequence[Callback] = (),  # called after each epoch; one that returns True ends training
-        checkpoints: CheckpointFolder
-        | None = None,  # keeps the state after each epoch; a run resumes from what is there
+        checkpoints: CheckpointFolder | None = None,  # of states after each epoch, which a run resumes from
     ) -> None:
         settings.check()
         self.settings = settings
@@ -109,6 +108,8 @@ class Trainer:
         require_share(len(items), settings.batch_size, self.processes)
         self._forward: Callable[[Tensor], Tensor] = torch.compile(network) if settings.compile else network
         self._plain = not (self.processes.several or settings.borrow_stream or settings.precision != "float32")
+        whole = head.reads_features or settings.augmentation.any or isinstance(items, TensorItems)
+        self._reads_own = self.processes.several and not whole  # features of the items of this process alone
         self._best: dict[str, Tensor] = {}
         self._bar_note = ""  # loss parts and validation figure of the last epoch
         self._visited = np.arange(len(items)) if head.visited is None else head.visited
@@ -118,13 +119,15 @@ class Trainer:
         self._make_optimizers()
 
     def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
-        """Item positions of each batch of an epoch."""
-        s = self.settings
-        shuffled = epoch_order(len(self._visited), s.batch_size, random, even=s.even_batches)
-        return [self._visited[places] for places in shuffled[: s.max_batches]]
+        s, visited, share = self.settings, self._visited, self.annotations.share
+        if share is not None:
+            visited = visited[drawn_visits(share[visited], random)]
+        shuffled = epoch_order(len(visited), s.batch_size, random, even=s.even_batches)
+        return [visited[places] for places in shuffled[: s.max_batches]]
 
     def _features(self, order: Sequence[NDArray[np.int64]], random: torch.Generator) -> Iterator[Tensor]:
-        """Features of each batch of an epoch."""
+        if self._reads_own:
+            order = [index[self.processes.own(len(index))] for index in order]
         return self.items.batches(order, random)
 
     def _choose_threads(self) -> int:
@@ -205,7 +208,6 @@ class Trainer:
     # -- epoch and step -------------------------------------------------------------------------------------
 
     def _epoch(self, epoch: int, bar: Any) -> dict[str, float]:
-        """Take one pass over the items; return the mean loss parts."""
         s = self.settings
         if epoch and epoch == s.round_of(epoch)[0]:
             self._start_round()
@@ -253,7 +255,7 @@ class Trainer:
 
     def _losses(self, batch: Batch, factor: float, lent: torch.Generator) -> dict[str, Tensor]:
         """Return the mean data loss and each penalty times its factor; their sum is what a step descends."""
-        outputs = self._forward(batch.features) if self._plain else self._shared_forward(batch.features, lent)
+        outputs = self._forward(batch.features) if self._plain else self._shared_forward(batch, lent)
         log_probs = torch.log_softmax(outputs if outputs.dtype == torch.float64 else outputs.float(), dim=-1)
         parts = {"data": self.head.loss(log_probs, batch) / self.head.count(batch)}
         if batch.gold is not None:  # a known class weighs as much as all annotations of an average item
@@ -262,18 +264,18 @@ class Trainer:
             parts[name] = term if factor == 1.0 else factor * term
         return parts
 
-    def _shared_forward(self, features: Tensor, lent: torch.Generator) -> Tensor:
+    def _shared_forward(self, batch: Batch, lent: torch.Generator) -> Tensor:
         """Outputs of a network that draws from a lent stream, runs under autocast, or shares rows with processes."""
         with ExitStack() as held:
             if self.settings.borrow_stream:
                 held.enter_context(global_stream(lent, self.device))
             if self.settings.precision != "float32":
                 held.enter_context(torch.autocast(self.device.type, dtype=torch.bfloat16))
-            held.enter_context(shared_layers(self.network, self.processes, len(features)))
-            return self.processes.forward(self._forward, features)
+            n_rows = len(batch.index)  # of which features may be those of this process
+            held.enter_context(shared_layers(self.network, self.processes, n_rows))
+            return self.processes.forward(self._forward, batch.features, n_rows)
 
     def _descend(self, loss: Tensor, step: int, total: int) -> None:
-        """Take one step of the optimisers."""
         s = self.settings
         for parameter in self._trained:
             parameter.grad = None  # what zero_grad does, without its hooks for profilers
@@ -306,14 +308,10 @@ class Trainer:
 
     def _stop(self, parts: dict[str, Tensor], epoch: int, place: int) -> NoReturn:
         told = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
-        stays = (
-            ""
-            if self.checkpoints is None
-            else f" The checkpoint of the last good epoch stays in {self.checkpoints.folder}."
-        )
+        kept = self.checkpoints and f" The checkpoint of the last good epoch stays in {self.checkpoints.folder}."
         raise TrainingError(
             f"The loss is not finite at step {place + 1} of epoch {epoch + 1}: {told}. No weight was changed by this "
-            f"step.{stays} Try a smaller learning_rate, clip_norm=1.0, or look for extreme values in X."
+            f"step.{kept or ''} Try a smaller learning_rate, clip_norm=1.0, or look for extreme values in X."
         )
 
     # -- after an epoch -------------------------------------------------------------------------------------

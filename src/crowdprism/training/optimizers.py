@@ -126,7 +126,6 @@ class RowAdam:
         self.clock = [torch.zeros(len(value), dtype=torch.float64, device=value.device) for value in values]
 
     def gradients(self) -> list[Tensor]:
-        """Gradients of the rows of the current step, for norm clipping."""
         return [gradient for table in self.tables if (w := table.working()) and (gradient := w[1].grad) is not None]
 
     @torch.no_grad()
@@ -165,7 +164,6 @@ class RowAdam:
         value.addcdiv_(first * (-rate / correction1).to(value.dtype), denominator)
 
     def state(self) -> dict[str, Tensor]:
-        """Everything a checkpoint must hold."""
         return {
             f"{kind}.{place}": tensor
             for kind in ("moments", "clock")
@@ -173,7 +171,6 @@ class RowAdam:
         }
 
     def load_state(self, state: dict[str, Tensor]) -> None:
-        """Take back what `state` returned."""
         for name, tensor in self.state().items():
             tensor.copy_(state[name])
 

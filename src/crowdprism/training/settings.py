@@ -79,7 +79,6 @@ class TrainingSettings:
     }
 
     def check(self) -> None:
-        """Raise for values that cannot be trained with."""
         check_parameters(vars(self), {**self.allowed, "rounds": Whole(1, self.epochs)})
         self.augmentation.check()
 
@@ -202,12 +201,7 @@ def choose_threads(network: nn.Module, item_shape: Sequence[int], n_items: int, 
 
     Threads of a small network spend their time waiting for each other. Where another process keeps a core busy they
     wait for that process as well, and a small network on two threads takes 26 times as long as on one. Where there is
-    no choice, on one thread or another device, the number stays as it is.
-
-    Parameters
-    ----------
-    n_items
-        Items that the network sees at once.
+    no choice, on one thread or another device, the number stays as it is. `n_items` are seen at once.
     """
     most = torch.get_num_threads()
     if most == 1 or device.type != "cpu":

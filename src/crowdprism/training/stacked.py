@@ -155,7 +155,6 @@ class StackedTrainer(Trainer):
 
     @torch.no_grad()
     def log_class_probs(self) -> Tensor:
-        """(model, n_items, true class) for the validation items."""
         self.network.eval()
         (features,) = self.valid_items.batches([np.arange(len(self.valid_items))], None)
         outputs = self.network(features.repeat(self.n_models, *[1] * (features.ndim - 1)))
