@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -65,7 +64,10 @@ def report_of(run: Path, files: list[Path], reading: ReadingOptions, page: Path)
 
 
 def save_review(page: Path, source: Source, files: list[Path], content: ContentOptions) -> None:
-    """Write the items to review as a page to answer on; the answers are gold."""
+    """Write the items to review as a page to answer on.
+
+    No command follows: these items are the doubtful ones, and as gold they would make all labels look worse.
+    """
     from crowdprism.diagnostics.label_evidence import matching
     from crowdprism.report.review_items import MOST_ITEMS, review_queue, review_reasons
 
@@ -80,5 +82,4 @@ def save_review(page: Path, source: Source, files: list[Path], content: ContentO
         title=f"{counted(len(items), 'item')} to review",
         annotations=annotations,
         content=content.load(items, result, files, account),
-        command=f"crowdprism aggregate {shlex.join(map(str, files)) or 'labels.csv'} --gold-file answers.csv -o run/",
     )
