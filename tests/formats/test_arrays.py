@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from small_files import triplets
 
 from crowdprism.annotations import Annotations
 from crowdprism.formats import read_annotations
-
-
-def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
-    return list(
-        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
-    )
 
 
 def test_numpy_files_hold_a_matrix_or_three_columns(tmp_path: Path) -> None:

@@ -5,22 +5,12 @@ from __future__ import annotations
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
+from small_files import TRIPLETS, triplets
 
-from crowdprism.annotations import Annotations
 from crowdprism.errors import LostInformationWarning
 from crowdprism.formats import read_annotations, read_annotations_with_report
-
-# (item, annotator, label): three items, three annotators, an item with one annotation.
-TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
-
-
-def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
-    return list(
-        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
-    )
 
 
 def text_ids(prefix_item: str = "", prefix_annotator: str = "") -> list[tuple[str, str, str]]:

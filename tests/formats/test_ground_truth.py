@@ -7,19 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_files import TRIPLETS, triplets
 
-from crowdprism.annotations import Annotations
 from crowdprism.errors import LostInformationWarning
 from crowdprism.formats import read_annotations, read_annotations_with_report
-
-# (item, annotator, label): three items, three annotators, an item with one annotation.
-TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
-
-
-def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
-    return list(
-        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
-    )
 
 
 def ground_truth_answer(annotator: int, label: str) -> dict[str, Any]:

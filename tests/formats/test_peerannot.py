@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
-from crowdprism.annotations import Annotations
+from small_files import triplets
+
 from crowdprism.formats import read_annotations, read_annotations_with_report
-
-
-def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
-    return list(
-        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
-    )
 
 
 def test_peerannot_answers_know_their_classes_from_the_metadata_beside_them(tmp_path: Path) -> None:

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from crowdprism.annotations import Annotations
+from small_files import TRIPLETS, triplets
+
 from crowdprism.formats import read_annotations, read_annotations_with_report
-
-# (item, annotator, label): three items, three annotators, an item with one annotation.
-TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
-
-
-def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
-    return list(
-        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
-    )
 
 
 def test_prodigy_choices_and_binary_answers_are_read(tmp_path: Path) -> None:

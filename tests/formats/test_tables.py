@@ -13,29 +13,13 @@ import polars as pl
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from small_files import TRIPLETS, triplets, write_table
 
 from crowdprism.annotations import Annotations, names
 from crowdprism.annotations.names import MANY_TEXTS
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import read_annotations, read_annotations_with_report
 from crowdprism.formats.tables import MISSING_LABELS, missing_cells
-
-# (item, annotator, label): three items, three annotators, an item with one annotation.
-TRIPLETS = [(7, 3, "cat"), (7, 5, "dog"), (8, 3, "dog"), (8, 4, "dog"), (9, 5, "cat")]
-
-
-def triplets(a: Annotations) -> list[tuple[Any, Any, Any]]:
-    return list(
-        zip(a.items[a.item].tolist(), a.annotators[a.annotator].tolist(), a.classes[a.label].tolist(), strict=True)
-    )
-
-
-def write_table(path: Path, header: list[str], rows: list[list[Any]], delimiter: str = ",", quoting: int = 0) -> Path:
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, delimiter=delimiter, quoting=quoting, lineterminator="\n")
-    writer.writerows([header, *rows])
-    path.write_text(buffer.getvalue(), encoding="utf-8")
-    return path
 
 
 @pytest.mark.parametrize(

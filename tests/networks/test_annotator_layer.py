@@ -4,28 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
+from small_batches import make_batch
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import Batch, PairTable, RowTable, diagonal_confusions, make_annotator_layer
+from crowdprism.networks import PairTable, RowTable, diagonal_confusions, make_annotator_layer
 from crowdprism.networks.annotator_layer import FORMS, diagonal_logit, identity_diagonal
 from crowdprism.networks.volume import confusion_gram
 
 N_ANNOTATORS, N_CLASSES = 6, 4
-
-
-def make_batch(annotator: list[int], label: list[int], n_items: int = 3) -> Batch:
-    codes = torch.tensor(annotator)
-    return Batch(
-        features=torch.zeros(n_items, 1),
-        index=torch.arange(n_items),
-        item=torch.arange(len(annotator)) % n_items,
-        annotator=codes,
-        label=torch.tensor(label),
-        weight=None,
-        count=float(len(annotator)),
-        n_labelled=n_items,
-        annotation=torch.arange(len(annotator)),
-    )
 
 
 def random_start() -> torch.Tensor:

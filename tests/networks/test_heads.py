@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from small_batches import make_batch
 
 from crowdprism.networks import (
     Batch,
@@ -23,21 +24,6 @@ from crowdprism.networks.annotator_layer import FORMS
 from crowdprism.training import RowAdam
 
 N_ANNOTATORS, N_CLASSES = 6, 4
-
-
-def make_batch(annotator: list[int], label: list[int], n_items: int = 3) -> Batch:
-    codes = torch.tensor(annotator)
-    return Batch(
-        features=torch.zeros(n_items, 1),
-        index=torch.arange(n_items),
-        item=torch.arange(len(annotator)) % n_items,
-        annotator=codes,
-        label=torch.tensor(label),
-        weight=None,
-        count=float(len(annotator)),
-        n_labelled=n_items,
-        annotation=torch.arange(len(annotator)),
-    )
 
 
 def random_start() -> torch.Tensor:
