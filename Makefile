@@ -1,6 +1,7 @@
 # Every target sets up what it needs in .venv, from python3 (3.11+) alone.
 PYTHON ?= python3
 BIN := .venv/bin
+COMMA := ,
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 # One thread per test process: two processes already fill two cores.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
@@ -68,10 +69,12 @@ COMPILED := setup.py src/crowdprism/aggregators/_expectation.pyx
 	$(PIP) -e '.[train]'
 	@touch $@
 
-.venv/.test: .venv/.base
-	$(PIP) -e '.[test]'
-	if command -v java >/dev/null; then $(PIP) -e '.[spark]'; fi
-	@touch $@
+# All in one call to pip: each call builds the project anew.
+WITH_SPARK := $(if $(shell command -v java),$(COMMA)spark)
+.venv/.test: .venv/bin/python pyproject.toml constraints.txt $(COMPILED)
+	@echo "Setting up .venv (once, a few minutes) ..."
+	$(PIP) -e '.[test$(WITH_SPARK)]'
+	@touch .venv/.base $@
 
 .venv/.bench: .venv/.test
 	$(PYTHON) -m venv .venv/peers

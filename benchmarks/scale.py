@@ -30,7 +30,7 @@ from crowdprism.shards.writing import StoreWriter, replacing_store, shard_size
 from measured import store
 
 N_CLASSES, PER_ITEM, PER_ANNOTATOR = 10, 5, 1000
-SHORT, LONG = 1, 3  # iterations
+WORK = 2 * 10**8  # annotations passed in the iterations that are timed
 MOST_IN_MEMORY = 2 * 10**7
 
 
@@ -67,7 +67,8 @@ def measure(kind: str, folder: str) -> None:
     method = DawidSkene(prior="crowd", tolerance=0, dependence=None)
     annotations = opened.to_annotations() if kind == "memory" else None
     clock, processor = [], []
-    for iterations in (SHORT, SHORT, LONG):  # the first reads and checks all files
+    more = max(2, WORK // opened.n_annotations)
+    for iterations in (1, 1, 1 + more):  # the first reads and checks all files
         method.set_params(max_iter=iterations)
         begun = time.perf_counter(), time.process_time()
         if annotations is not None:
@@ -78,7 +79,7 @@ def measure(kind: str, folder: str) -> None:
         clock.append(time.perf_counter() - begun[0])
         processor.append(time.process_time() - begun[1])
     each = {
-        f"{name}_seconds": (two - one) / (LONG - SHORT)
+        f"{name}_seconds": (two - one) / more
         for name, (_, one, two) in (("clock", clock), ("cpu", processor))
     }
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
