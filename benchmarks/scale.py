@@ -78,10 +78,7 @@ def measure(kind: str, folder: str) -> None:
                 aggregate_shards(method, opened, Path(there) / "run")
         clock.append(time.perf_counter() - begun[0])
         processor.append(time.process_time() - begun[1])
-    each = {
-        f"{name}_seconds": (two - one) / more
-        for name, (_, one, two) in (("clock", clock), ("cpu", processor))
-    }
+    each = {f"{name}_seconds": (two - one) / more for name, (_, one, two) in (("clock", clock), ("cpu", processor))}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     print(json.dumps({**each, "fit_seconds": clock[2], "peak_bytes": peak}))
 

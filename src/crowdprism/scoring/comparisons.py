@@ -153,22 +153,25 @@ def _outcomes(
 ) -> NDArray[np.int8]:
     """(n,) code of each outcome; the name of one of the two items, else a word."""
     distinct, code = encode(winner)
-    known = positions(items, distinct)
-    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()], dtype=np.int8)
-    absent = np.array([is_missing(one) or one == "" for one in distinct.tolist()], dtype=bool)
-    item = known[code]
-    found = np.where(item == left, LEFT, np.where(item == right, RIGHT, word[code])).astype(np.int8)
-    missing = absent[code]
+    item = positions(items, distinct).astype(left.dtype)[code]
+    found = (item != left).astype(np.int8)  # LEFT or RIGHT
+    rest = np.flatnonzero((item != right) & (found != LEFT))
+    if not len(rest):
+        return found
+    names = distinct.tolist()
+    missing = np.array([is_missing(one) or one == "" for one in names], dtype=bool)[code[rest]]
     if missing.any() and not skip_missing:
         raise InvalidAnnotationsError(
             f"{int(missing.sum())} of {len(code)} comparisons have no winner; the first is row "
-            f"{int(np.argmax(missing))} (from 0).",
+            f"{rest[np.argmax(missing)]} (from 0).",
             remedy="Pass {skip_missing:True} to leave them out, or write ties as `tie`.",
         )
-    wrong = np.flatnonzero((found == SKIPPED) & ~missing)
-    if len(wrong):
-        _refuse_winners(wrong, distinct[code[wrong]].tolist(), items, left, right)
-    return np.where(missing, SKIPPED, found).astype(np.int8)
+    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in names], dtype=np.int8)
+    found[rest] = np.where(missing, SKIPPED, word[code[rest]])
+    wrong = (found[rest] == SKIPPED) & ~missing
+    if wrong.any():
+        _refuse_winners(rest[wrong], distinct[code[rest[wrong]]].tolist(), items, left, right)
+    return found
 
 
 def _refuse_winners(
