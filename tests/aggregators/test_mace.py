@@ -11,18 +11,6 @@ from scipy.special import digamma
 from crowdprism.aggregators import MACE
 from crowdprism.annotations import Annotations
 
-N_ITEMS, N_ANNOTATORS, N_CLASSES = 25, 5, 3
-
-
-@pytest.fixture(params=[False, True], ids=["unweighted", "weighted"])
-def annotations(request: pytest.FixtureRequest) -> Annotations:
-    rng = np.random.default_rng(3)
-    item, annotator = np.repeat(np.arange(N_ITEMS), 4), rng.integers(0, N_ANNOTATORS, 4 * N_ITEMS)
-    truth = rng.integers(0, N_CLASSES, N_ITEMS)
-    label = np.where(rng.random(len(item)) < 0.65, truth[item], rng.integers(0, N_CLASSES, len(item)))
-    weight = rng.uniform(0.2, 2.0, len(item)) if request.param else None
-    return Annotations.from_triplets(item, annotator, label, weight=weight, classes=range(N_CLASSES))
-
 
 @pytest.mark.parametrize("inference", ["vb", "em"])
 def test_mace_equals_the_loops(annotations: Annotations, inference: str) -> None:
@@ -30,14 +18,15 @@ def test_mace_equals_the_loops(annotations: Annotations, inference: str) -> None
     weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
     columns = (annotations.item, annotations.annotator, annotations.label, weight)
     rows = [(int(i), int(m), int(c), float(w)) for i, m, c, w in zip(*columns, strict=True)]
-    votes = np.zeros((N_ITEMS, N_CLASSES))
+    n_items, n_annotators, n_classes = annotations.n_items, annotations.n_annotators, annotations.n_classes
+    votes = np.zeros((n_items, n_classes))
     for i, _, c, w in rows:
         votes[i, c] += w
-    q = votes / votes.sum(axis=1, keepdims=True)
+    q = votes / np.maximum(votes.sum(axis=1, keepdims=True), 1e-12)
     from_knowledge = [0.5 * q[i, c] for i, _, c, _ in rows]  # half of what agrees with the vote may be luck
     for _ in range(5):
-        knows, guesses = np.full(N_ANNOTATORS, 0.5), np.full(N_ANNOTATORS, 0.5)
-        habit = np.full((N_ANNOTATORS, N_CLASSES), 1.0)
+        knows, guesses = np.full(n_annotators, 0.5), np.full(n_annotators, 0.5)
+        habit = np.full((n_annotators, n_classes), 1.0)
         for (_, m, c, w), known in zip(rows, from_knowledge, strict=True):
             knows[m] += w * known
             guesses[m] += w * (1 - known)
@@ -49,9 +38,9 @@ def test_mace_equals_the_loops(annotations: Annotations, inference: str) -> None
         else:
             know, guess = knows / (knows + guesses), guesses / (knows + guesses)
             habits = habit / habit.sum(axis=1, keepdims=True)
-        scores = np.zeros((N_ITEMS, N_CLASSES))
+        scores = np.zeros((n_items, n_classes))
         for i, m, c, w in rows:
-            for k in range(N_CLASSES):
+            for k in range(n_classes):
                 scores[i, k] += w * math.log((know[m] if c == k else 0.0) + guess[m] * habits[m, c])
         q = np.exp(scores - scores.max(axis=1, keepdims=True))
         q /= q.sum(axis=1, keepdims=True)
