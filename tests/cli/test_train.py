@@ -62,9 +62,10 @@ def test_the_confidence_of_predictions_is_about_the_share_that_is_right(run, tmp
     assert done.code == 0, done.err
     predicted = rows_of(run("-q", "predict", folder, "-x", tmp_path / "test.csv").out)
     right = np.mean([row["label"] == str(one) for row, one in zip(predicted, data.gold[test].tolist(), strict=True)])
-    stated = np.mean([float(row["confidence"]) for row in predicted])
+    stated = np.array([float(row["confidence"]) for row in predicted])
     assert right > 0.8
-    assert abs(stated - right) < 0.05, (stated, right)
+    assert abs(stated.mean() - right) < 0.05, (stated.mean(), right)
+    assert stated.max() < 0.98, "on other sets one in thirty of the surest predictions is wrong"
 
 
 def test_train_without_features_offers_aggregate(run, labels_csv: Path) -> None:
