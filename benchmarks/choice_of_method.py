@@ -16,7 +16,7 @@ import numpy as np
 
 from crowdprism import load_dataset
 from crowdprism.comparison import compare
-from crowdprism.comparison.measures import found_classes, gold_hits
+from crowdprism.comparison.running import found_classes, gold_hits
 from crowdprism.datasets import catalogue
 from crowdprism.errors import CrowdprismError, CrowdprismWarning
 from measured import store

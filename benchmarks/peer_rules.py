@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from crowdprism.aggregators import mace, mmsr
-from crowdprism.aggregators.cells import Cells, cells_of
 from crowdprism.aggregators.dawid_skene import ConfusionModel
 from crowdprism.aggregators.expectation import ConfusionPass, VotePass
 from crowdprism.aggregators.glad import GladEvidence, GladModel
 from crowdprism.aggregators.majority_vote import vote_totals
+from crowdprism.aggregators.sources import Cells, cells_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import co_label_entries
 

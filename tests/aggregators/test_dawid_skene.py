@@ -10,8 +10,8 @@ import pytest
 from small_crowds import N_CLASSES, labelled, made, mixed_crowd, posterior, rows_of, simulated, votes_of
 
 from crowdprism.aggregators import make_aggregator
-from crowdprism.aggregators.cells import cells_of
 from crowdprism.aggregators.moments import refine_by_em
+from crowdprism.aggregators.sources import cells_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import confusion

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crowdprism.aggregators.cells import cells_of
+from crowdprism.aggregators.sources import cells_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.shards import Shards, write_annotations

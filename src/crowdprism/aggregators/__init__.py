@@ -9,10 +9,9 @@ from crowdprism.aggregators.bayesian_confusions import EBCC, IBCC
 from crowdprism.aggregators.belief_propagation import BeliefPropagation, MeanField
 from crowdprism.aggregators.blind_moments import BlindMoments
 from crowdprism.aggregators.dawid_skene import DawidSkene, FastDawidSkene
-from crowdprism.aggregators.eigenvectors import Eigenvector, EigenvectorRatio
 from crowdprism.aggregators.glad import GLAD
 from crowdprism.aggregators.gold_vote import GoldVote
-from crowdprism.aggregators.kos import KOS
+from crowdprism.aggregators.kos import KOS, Eigenvector, EigenvectorRatio
 from crowdprism.aggregators.mace import MACE
 from crowdprism.aggregators.majority_vote import MajorityVote, WeightedVote
 from crowdprism.aggregators.mmsr import MMSR

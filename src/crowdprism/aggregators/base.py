@@ -11,8 +11,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.cells import sum_weights
-from crowdprism.aggregators.sources import OutOfCore
+from crowdprism.aggregators.sources import OutOfCore, sum_weights
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.names import NameArray

@@ -15,9 +15,9 @@ import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.blocks import Block
-from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb_from_each
 from crowdprism.aggregators.expectation import ConfusionPass, RowsOf
+from crowdprism.aggregators.sources import Cells
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult

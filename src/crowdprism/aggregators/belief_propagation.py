@@ -14,12 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
-from crowdprism.aggregators.cells import sum_weights
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb
 from crowdprism.aggregators.expectation import VotePass
 from crowdprism.aggregators.kos import with_repeats_joined
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.one_coin import confusions_of
+from crowdprism.aggregators.sources import sum_weights
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.errors import ConvergenceWarning

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import FloatArray, Sums
+from crowdprism.aggregators.sources import Cells
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.results.confusion import normalize_rows

@@ -6,7 +6,7 @@ The search has three steps, each on a bounded sample, and ends at the first that
 2. Of these, pairs who agree more than a sceptical Dawid-Skene fit explains. In it the labels of an item count less the
    more their annotators agree in general, so that copies do not decide what is right. Connected pairs form groups.
 3. Groups are counted once if that makes the labels clearly likelier, and if the others agree with each other beyond
-   what the group says (`voice_choice`): guessers beside experts do not.
+   what the group says (`one_voice`): guessers beside experts do not.
 
 "The copies are one voice" and "the honest are one voice" explain labels almost equally well. The tighter group is taken
 as the voice, which is a bet: results name who was counted once.
@@ -23,9 +23,17 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators import one_voice
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.one_voice import join_names, named
+from crowdprism.aggregators.one_voice import (
+    SMALLEST,
+    Found,
+    choose,
+    connected_groups,
+    fit_confusions,
+    join_names,
+    named,
+    normalized,
+)
 from crowdprism.aggregators.sources import OutOfCore
-from crowdprism.aggregators.voice_choice import SMALLEST, Found, choose, connected_groups, fit_confusions, normalized
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import pairs_on_items, ranked
 from crowdprism.errors import InvalidParameterError

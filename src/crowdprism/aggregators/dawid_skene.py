@@ -16,14 +16,19 @@ from numpy.typing import NDArray
 from crowdprism.aggregators import skill_prior
 from crowdprism.aggregators.base import IncrementalAggregator
 from crowdprism.aggregators.blocks import Block
-from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.copies import Dependence, count_once
-from crowdprism.aggregators.crowd_prior import CellPrior, ConfusionPrior
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Climb, Expectation, FloatArray, climb, fixed_class_prior
 from crowdprism.aggregators.expectation import ConfusionPass
-from crowdprism.aggregators.known_annotators import carried_over, past_counts, starting_confusions
+from crowdprism.aggregators.known_annotators import (
+    CellPrior,
+    ConfusionPrior,
+    carried_over,
+    past_counts,
+    starting_confusions,
+)
 from crowdprism.aggregators.majority_vote import decide
 from crowdprism.aggregators.skill_prior import STRENGTH, SkillModel, SkillPrior
+from crowdprism.aggregators.sources import Cells
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.parameters import Allowed, OneOf, Real

@@ -18,9 +18,8 @@ import numpy as np
 
 from crowdprism.aggregators import blocks
 from crowdprism.aggregators.blocks import GIVEN, HARD, SOFT, Block, ConfusionBlock, Step, VoteBlock
-from crowdprism.aggregators.cells import require_room
 from crowdprism.aggregators.em import Expectation, FloatArray, Sums
-from crowdprism.aggregators.sources import OutOfCore, source_of
+from crowdprism.aggregators.sources import OutOfCore, require_room, source_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 

@@ -11,10 +11,9 @@ import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.blocks import Rows, rows_of
-from crowdprism.aggregators.cells import require_room
 from crowdprism.aggregators.em import TOLERANCE, Expectation, FloatArray, Sums, climb
 from crowdprism.aggregators.one_coin import confusions_of
-from crowdprism.aggregators.sources import AddBlock, OutOfCore, source_of
+from crowdprism.aggregators.sources import AddBlock, OutOfCore, require_room, source_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.pairs import sums_by

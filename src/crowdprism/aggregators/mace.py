@@ -9,9 +9,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import FloatArray, climb_from_each
 from crowdprism.aggregators.expectation import VotePass
+from crowdprism.aggregators.sources import Cells
 from crowdprism.annotations import Annotations
 from crowdprism.parameters import Allowed, OneOf, Real
 from crowdprism.results import FitResult

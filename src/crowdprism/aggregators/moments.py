@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
-from crowdprism.aggregators.crowd_prior import ConfusionPrior
 from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb
 from crowdprism.aggregators.expectation import ConfusionPass
+from crowdprism.aggregators.known_annotators import ConfusionPrior
 from crowdprism.aggregators.majority_vote import mean_of_labelled, vote_totals
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, co_label_entries

@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from crowdprism.aggregators.crowd_prior import ConfusionPrior
 from crowdprism.aggregators.dawid_skene import ConfusionModel, DawidSkene, maximize
 from crowdprism.aggregators.em import Expectation, FloatArray, climb, fixed_class_prior
 from crowdprism.aggregators.expectation import ConfusionPass
+from crowdprism.aggregators.known_annotators import ConfusionPrior
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.summary import class_scores
 from crowdprism.errors import UnsuitableDataError, some

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.blocks import rows_of
-from crowdprism.aggregators.cells import Cells
 from crowdprism.aggregators.em import Expectation, FloatArray, Sums
 from crowdprism.aggregators.expectation import FLOOR, ConfusionPass
+from crowdprism.aggregators.sources import Cells
 from crowdprism.annotations import Annotations
 
 ROUNDS = 3  # more rounds drift

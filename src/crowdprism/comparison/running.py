@@ -1,4 +1,4 @@
-"""Fit every method several times with annotations held out, and once to all annotations."""
+"""Fit every method several times with annotations held out, and once to all; measure what needs no true labels."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,13 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.annotations import Annotations, as_annotations
-from crowdprism.comparison import measures
 from crowdprism.comparison.recommendation import MIN_GOLD, Comparison, MethodRow, rank, recommend
 from crowdprism.errors import CrowdprismError, CrowdprismWarning, InvalidParameterError
 from crowdprism.parameters import Allowed, Real, Whole, check_parameters
 from crowdprism.progress import Bar, progress
 from crowdprism.results import FitResult
 
+MIXED_IN = 1e-3  # share of the uniform distribution, so that one label called impossible costs a bounded amount
 Split = tuple[Annotations, Annotations]  # kept, held out
 Fit = Callable[[str, Annotations, int], FitResult]  # name of a method, annotations, seed
 VOTES = ("majority-vote", "weighted-vote")
@@ -50,7 +51,7 @@ class Measured:
             self.method,
             log_likelihood=float(np.mean(np.concatenate(self.log_likelihoods))) if self.log_likelihoods else None,
             held_out_agreement=float(np.mean(self.held_out_agreement)),
-            stability=measures.mean_pairwise_agreement(self.found),
+            stability=mean_pairwise_agreement(self.found),
             seconds=float(np.median(self.seconds)),
             warnings=tuple(self.warned),
         )
@@ -119,11 +120,11 @@ def measure(name: str, fit: Fit, annotations: Annotations, splits: Sequence[Spli
     try:
         for seed, (kept, out) in enumerate(splits):
             result = timed_fit(one, fit, kept, seed)
-            likelihoods = measures.held_out_log_likelihoods(result, out)
+            likelihoods = held_out_log_likelihoods(result, out)
             if likelihoods is not None:
                 one.log_likelihoods.append(likelihoods)
-            one.found.append(measures.found_classes(result))
-            one.held_out_agreement.append(measures.share_of_held_out(one.found[-1], out))
+            one.found.append(found_classes(result))
+            one.held_out_agreement.append(share_of_held_out(one.found[-1], out))
             bar.advance(note=name)
         one.result = timed_fit(one, fit, annotations, 0)
     except CrowdprismError as error:
@@ -194,9 +195,9 @@ def check_sizes(annotations: Annotations, seeds: int, held_out: float) -> None:
 def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrupted: bool) -> Comparison:
     # Gold was hidden from the fits; each result gets it back, so that its account can rest on it.
     results = {one.method: replace(one.result, annotations=annotations) for one in measured if one.result is not None}
-    found = {name: measures.found_classes(result) for name, result in results.items()}
-    agreement = measures.agreement_with_others(found)
-    hits = {name: measures.gold_hits(classes, annotations) for name, classes in found.items()}
+    found = {name: found_classes(result) for name, result in results.items()}
+    agreement = agreement_with_others(found)
+    hits = {name: gold_hits(classes, annotations) for name, classes in found.items()}
     scores = {name: hit.astype(float) for name, hit in hits.items() if hit is not None}
     by_gold = any(len(hit) >= MIN_GOLD for hit in scores.values())
     rows = [replace(one.to_row(), agreement_with_others=agreement.get(one.method)) for one in measured]
@@ -206,3 +207,58 @@ def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrup
         scores = {one.method: np.concatenate(one.log_likelihoods) for one in scored}
     ranked = rank(rows, by_gold=by_gold)
     return Comparison(ranked, *recommend(ranked, scores, by_gold=by_gold), interrupted, results)
+
+
+def held_out_log_likelihoods(result: FitResult, held_out: Annotations) -> NDArray[np.float64] | None:
+    """Log probability of each annotation that was held out; None without confusions.
+
+    log Σ_k q_i[k] C_m[k, l] for the label l of annotator m on item i, with the item's class probabilities q as learned
+    from its other annotations. An annotator without other labels is treated as the average annotator. `held_out` has
+    items, annotators and classes in the order of the result.
+    """
+    if result.confusions is None:
+        return None
+    table = with_unseen(result.confusions, result.labels_per_annotator)
+    given = table[held_out.annotator, :, held_out.label]  # (annotation, true class)
+    probability = np.einsum("ak,ak->a", result.class_probabilities[held_out.item], given)
+    return np.asarray(np.log((1 - MIXED_IN) * probability + MIXED_IN / result.n_classes))
+
+
+def with_unseen(confusions: NDArray[Any], labels_per_annotator: NDArray[Any] | None) -> NDArray[Any]:
+    """Give annotators without labels the mean confusions of the others, weighted by their numbers of labels."""
+    if labels_per_annotator is None or labels_per_annotator.all() or not labels_per_annotator.any():
+        return confusions
+    crowd = np.average(confusions, axis=0, weights=labels_per_annotator)
+    return np.where((labels_per_annotator > 0)[:, None, None], confusions, crowd)
+
+
+def found_classes(result: FitResult) -> NDArray[np.int64]:
+    """(n_items,) code of the most probable class; ties go to the class that comes first."""
+    return np.asarray(np.argmax(result.class_probabilities, axis=1))
+
+
+def share_of_held_out(found: NDArray[Any], held_out: Annotations) -> float:
+    """Share of held-out annotations that equal the class found for their item."""
+    return float(np.mean(found[held_out.item] == held_out.label))
+
+
+def mean_pairwise_agreement(several: Sequence[NDArray[Any]]) -> float | None:
+    """Mean share of items on which two of several labellings agree; None for only one labelling."""
+    pairs = [float(np.mean(first == second)) for first, second in combinations(several, 2)]
+    return float(np.mean(pairs)) if pairs else None
+
+
+def agreement_with_others(found: dict[str, NDArray[Any]]) -> dict[str, float | None]:
+    """For each method, the mean share of items that get the same class from another method."""
+    shares = {name: [np.mean(mine == found[other]) for other in found if other != name] for name, mine in found.items()}
+    return {name: float(np.mean(each)) if each else None for name, each in shares.items()}
+
+
+def gold_hits(found: NDArray[Any], annotations: Annotations) -> NDArray[np.bool_] | None:
+    """Whether each item with gold and annotations is labelled correctly; None without such items."""
+    if annotations.gold is None:
+        return None
+    judged = ~np.ma.getmaskarray(annotations.gold) & (annotations.labels_per_item > 0)
+    if not judged.any():
+        return None
+    return np.asarray(found[judged] == np.ma.getdata(annotations.gold)[judged])

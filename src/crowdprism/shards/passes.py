@@ -13,9 +13,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from crowdprism.aggregators.cells import MAX_KEYS_COUNTED, Cells
 from crowdprism.aggregators.em import Expectation, FloatArray, Journal, Sums, n_groups, sum_groups
-from crowdprism.aggregators.sources import AddBlock, OutOfCore
+from crowdprism.aggregators.sources import MAX_KEYS_COUNTED, AddBlock, Cells, OutOfCore
 from crowdprism.shards.label_files import LabelFiles
 from crowdprism.shards.store import Shards
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdprism.aggregators import cells
-from crowdprism.aggregators.cells import Cells, cells_of
+from crowdprism.aggregators import sources
+from crowdprism.aggregators.sources import Cells, cells_of
 from crowdprism.annotations import Annotations
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import confusion
@@ -20,7 +20,7 @@ def annotations(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         table = np.where(np.arange(6) % 5 == table, table, -1)  # one label per annotator
         table[0] = np.arange(6) % 5
     if request.param == "sorted":
-        monkeypatch.setattr(cells, "MAX_KEYS_COUNTED", 1)
+        monkeypatch.setattr(sources, "MAX_KEYS_COUNTED", 1)
     weight = random.uniform(0.5, 2.0, int((table >= 0).sum())).astype(np.float32)
     item, annotator = np.nonzero(table >= 0)
     return Annotations.from_triplets(item, annotator, table[item, annotator], weight=weight, classes=range(5))
@@ -63,16 +63,16 @@ def test_tables_that_would_not_fit_are_refused() -> None:
 def test_sums_in_pieces_equal_sums_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(0)
     place, weight = rng.integers(0, 7, 1000), rng.random(1000).astype(np.float32)
-    monkeypatch.setattr(cells, "PIECE", 64)
-    np.testing.assert_allclose(cells.sum_weights(place, weight, 9), np.bincount(place, weight, 9), rtol=1e-12)
-    np.testing.assert_array_equal(cells.sum_weights(place, None, 9), np.bincount(place, minlength=9))
+    monkeypatch.setattr(sources, "PIECE", 64)
+    np.testing.assert_allclose(sources.sum_weights(place, weight, 9), np.bincount(place, weight, 9), rtol=1e-12)
+    np.testing.assert_array_equal(sources.sum_weights(place, None, 9), np.bincount(place, minlength=9))
 
 
 def test_tables_are_refused_from_the_first_byte_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     a = Annotations.from_dense([[0, 1], [1, 1], [0, 0]])
     monkeypatch.setattr(confusion, "MAX_TABLE_BYTES", 8 * 2 * 5)
-    cells.require_room(a, n_rows=5, columns=2, method="This")
+    sources.require_room(a, n_rows=5, columns=2, method="This")
     with pytest.raises(UnsuitableDataError, match=r"This would need tables.*6 \(annotator, label\) pairs.*one-coin"):
-        cells.require_room(a, n_rows=6, columns=2, method="This")
+        sources.require_room(a, n_rows=6, columns=2, method="This")
     assert confusion.confusions_fit(2, 2)
     assert not confusion.confusions_fit(3, 2)
