@@ -160,7 +160,7 @@ def test_a_loaded_result_states_the_same_account(result: FitResult, tmp_path: Pa
 def test_an_account_without_gold_says_so_and_what_answers_would_tell() -> None:
     estimate = Estimate(0.84, 0.67, 0.96, 0.9)
     none = np.empty(0)
-    account = Account(none, estimate, none, none, n_gold=0, n_more=40, half_width_after=0.08)
+    account = Account(none, estimate, lambda level: (none, none), n_gold=0, n_more=40, half_width_after=0.08)
     assert account.sentence() == (
         "Expected right: 84% (67% to 96%), by what other crowds reached; nothing here was checked against gold."
     )

@@ -2,39 +2,94 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.bayesian_confusions import EBCC, IBCC
-from crowdprism.aggregators.belief_propagation import BeliefPropagation, MeanField
-from crowdprism.aggregators.blind_moments import BlindMoments
-from crowdprism.aggregators.dawid_skene import DawidSkene, FastDawidSkene
-from crowdprism.aggregators.glad import GLAD
-from crowdprism.aggregators.gold_vote import GoldVote
-from crowdprism.aggregators.kos import KOS, Eigenvector, EigenvectorRatio
-from crowdprism.aggregators.mace import MACE
-from crowdprism.aggregators.majority_vote import MajorityVote, WeightedVote
-from crowdprism.aggregators.mmsr import MMSR
-from crowdprism.aggregators.multidimensional import MultidimensionalCrowd
-from crowdprism.aggregators.multispa import MultiSPA, MultiSPAKL
-from crowdprism.aggregators.one_coin import OneCoin, ZenCrowd
-from crowdprism.aggregators.ordinal_dawid_skene import OrdinalDawidSkene
-from crowdprism.aggregators.spectral_em import SpectralEM
-from crowdprism.aggregators.symnmf import SymNMF
 from crowdprism.errors import InvalidParameterError
 
-_METHODS = (
-    *(MajorityVote, WeightedVote, GoldVote, DawidSkene, FastDawidSkene, OneCoin, ZenCrowd, GLAD, MACE, IBCC, EBCC),
-    *(MultidimensionalCrowd, MeanField, BeliefPropagation, KOS, Eigenvector, EigenvectorRatio, MMSR, SpectralEM),
-    *(MultiSPA, MultiSPAKL, SymNMF, BlindMoments),
+if TYPE_CHECKING:
+    from crowdprism.aggregators.bayesian_confusions import EBCC as EBCC
+    from crowdprism.aggregators.bayesian_confusions import IBCC as IBCC
+    from crowdprism.aggregators.belief_propagation import BeliefPropagation as BeliefPropagation
+    from crowdprism.aggregators.belief_propagation import MeanField as MeanField
+    from crowdprism.aggregators.blind_moments import BlindMoments as BlindMoments
+    from crowdprism.aggregators.dawid_skene import DawidSkene as DawidSkene
+    from crowdprism.aggregators.dawid_skene import FastDawidSkene as FastDawidSkene
+    from crowdprism.aggregators.kos import Eigenvector as Eigenvector
+    from crowdprism.aggregators.kos import EigenvectorRatio as EigenvectorRatio
+    from crowdprism.aggregators.glad import GLAD as GLAD
+    from crowdprism.aggregators.gold_vote import GoldVote as GoldVote
+    from crowdprism.aggregators.kos import KOS as KOS
+    from crowdprism.aggregators.mace import MACE as MACE
+    from crowdprism.aggregators.majority_vote import MajorityVote as MajorityVote
+    from crowdprism.aggregators.majority_vote import WeightedVote as WeightedVote
+    from crowdprism.aggregators.mmsr import MMSR as MMSR
+    from crowdprism.aggregators.multidimensional import MultidimensionalCrowd as MultidimensionalCrowd
+    from crowdprism.aggregators.multispa import MultiSPA as MultiSPA
+    from crowdprism.aggregators.multispa import MultiSPAKL as MultiSPAKL
+    from crowdprism.aggregators.one_coin import OneCoin as OneCoin
+    from crowdprism.aggregators.one_coin import ZenCrowd as ZenCrowd
+    from crowdprism.aggregators.spectral_em import SpectralEM as SpectralEM
+    from crowdprism.aggregators.symnmf import SymNMF as SymNMF
+
+
+class Methods(Mapping[str, type[Aggregator]]):
+    """Classes by the names of methods; each is imported when first asked for."""
+
+    def __init__(self, homes: Mapping[str, str]) -> None:
+        self.homes = homes  # "module:Class" of each method
+
+    def __getitem__(self, name: str) -> type[Aggregator]:
+        module, _, method = self.homes[name].partition(":")
+        return getattr(import_module(f"crowdprism.aggregators.{module}"), method)  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.homes)
+
+    def __len__(self) -> int:
+        return len(self.homes)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.homes
+
+
+AGGREGATORS = Methods(
+    {
+        "majority-vote": "majority_vote:MajorityVote",
+        "weighted-vote": "majority_vote:WeightedVote",
+        "gold-vote": "gold_vote:GoldVote",
+        "dawid-skene": "dawid_skene:DawidSkene",
+        "fast-dawid-skene": "dawid_skene:FastDawidSkene",
+        "one-coin": "one_coin:OneCoin",
+        "zencrowd": "one_coin:ZenCrowd",
+        "glad": "glad:GLAD",
+        "mace": "mace:MACE",
+        "ibcc": "bayesian_confusions:IBCC",
+        "ebcc": "bayesian_confusions:EBCC",
+        "multidimensional": "multidimensional:MultidimensionalCrowd",
+        "mean-field": "belief_propagation:MeanField",
+        "belief-propagation": "belief_propagation:BeliefPropagation",
+        "kos": "kos:KOS",
+        "eigenvector": "kos:Eigenvector",
+        "eigenvector-ratio": "kos:EigenvectorRatio",
+        "mmsr": "mmsr:MMSR",
+        "spectral-em": "spectral_em:SpectralEM",
+        "multispa": "multispa:MultiSPA",
+        "multispa-kl": "multispa:MultiSPAKL",
+        "symnmf": "symnmf:SymNMF",
+        "blind-moments": "blind_moments:BlindMoments",
+    }
 )
-AGGREGATORS: dict[str, type[Aggregator]] = {method.name: method for method in _METHODS}
 """Method names, as `make_aggregator`, the command line and `FitResult.method` have them, and their classes: votes, then
 methods with one number or one matrix per annotator fitted by EM or variational Bayes, messages, and those that learn
 from pairs of annotators."""
 
-ORDERED: dict[str, type[Aggregator]] = {OrdinalDawidSkene.name: OrdinalDawidSkene}
+ORDERED = Methods({"ordinal-dawid-skene": "ordinal_dawid_skene:OrdinalDawidSkene"})
 """Methods for classes that have an order, such as ratings."""
+
+_CLASSES = {home.partition(":")[2]: name for name, home in AGGREGATORS.homes.items()}
 
 
 def make_aggregator(name: str, **params: Any) -> Aggregator:
@@ -45,37 +100,19 @@ def make_aggregator(name: str, **params: Any) -> Aggregator:
     >>> make_aggregator("majority-vote", voting="hard")
     MajorityVote(voting='hard')
     """
-    known = {**AGGREGATORS, **ORDERED}
-    if name not in known:
-        raise InvalidParameterError(f"There is no aggregator {name!r}; there are {', '.join(sorted(known))}.")
-    return known[name](**params)
+    methods = ORDERED if name in ORDERED else AGGREGATORS
+    if name not in methods:
+        known = ", ".join(sorted([*AGGREGATORS, *ORDERED]))
+        raise InvalidParameterError(f"There is no aggregator {name!r}; there are {known}.")
+    return methods[name](**params)
 
 
-__all__ = [
-    "AGGREGATORS",
-    "Aggregator",
-    "BeliefPropagation",
-    "BlindMoments",
-    "DawidSkene",
-    "EBCC",
-    "Eigenvector",
-    "EigenvectorRatio",
-    "FastDawidSkene",
-    "GLAD",
-    "GoldVote",
-    "IBCC",
-    "KOS",
-    "MACE",
-    "MMSR",
-    "MajorityVote",
-    "MeanField",
-    "MultiSPA",
-    "MultiSPAKL",
-    "MultidimensionalCrowd",
-    "OneCoin",
-    "SpectralEM",
-    "SymNMF",
-    "WeightedVote",
-    "ZenCrowd",
-    "make_aggregator",
-]
+if not TYPE_CHECKING:  # type checkers know every name from the imports above
+
+    def __getattr__(name: str) -> Any:
+        if name not in _CLASSES:
+            raise AttributeError(f"module 'crowdprism.aggregators' has no attribute {name!r}")
+        return AGGREGATORS[_CLASSES[name]]
+
+
+__all__ = ["AGGREGATORS", "Aggregator", "make_aggregator", *_CLASSES]

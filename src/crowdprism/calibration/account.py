@@ -5,18 +5,17 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from statistics import NormalDist
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.special import expit, ndtr
 
 from crowdprism.aggregators import AGGREGATORS, make_aggregator
 from crowdprism.aggregators.dawid_skene import DawidSkene
 from crowdprism.annotations import Annotations
-from crowdprism.calibration.outside_view import Family, FloatArray, U, outside_view, share_of_rest
+from crowdprism.calibration.outside_view import Family, FloatArray, U, expit, outside_view, share_of_rest
 from crowdprism.errors import CrowdprismError, CrowdprismWarning, UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
@@ -50,9 +49,8 @@ def make_account(
     blind: NDArray[np.integer] | None = None,
     own: bool = False,
     level: float = LEVEL,
-    annotator_level: float = ANNOTATOR_LEVEL,
 ) -> Account:
-    """Forecast how right labels and annotators are.
+    """Forecast how right labels and annotators are; the annotators when they are first asked for.
 
     Parameters
     ----------
@@ -76,12 +74,10 @@ def make_account(
     counted = (annotations.labels_per_item > 0) & ~known
     scores, n_known, n_right = forecast.scores[counted], int(known.sum()), int(known_right.sum())
     n_more = min(N_ADVISED, len(scores))
-    people, interval = annotator_accuracy(annotations, labels, forecast, reference, gold=gold, level=annotator_level)
     return Account(
         confidence=confidence,
         expected_accuracy=expected_share(scores, forecast.weights, n_known=n_known, n_right=n_right, level=level),
-        annotator_accuracy=people,
-        annotator_interval=interval,
+        annotators=partial(annotator_accuracy, annotations, labels, forecast, reference, gold=gold),
         n_gold=n_known,
         n_more=n_more,
         half_width_after=half_width_after(scores, forecast.weights, n_more, n_known=n_known, level=level),
@@ -221,6 +217,8 @@ def _right_by_node(
     node: FloatArray,
 ) -> FloatArray:
     """(n_annotators, nodes) expected number of right labels for each u."""
+    from scipy.sparse import csr_array
+
     item, annotator, label = annotations.item, annotations.annotator, annotations.label
     known = np.zeros(annotations.n_items, dtype=bool) if gold is None else gold >= 0
     open_item = ~known[item]
@@ -230,7 +228,7 @@ def _right_by_node(
     probability = expit(SCORES[:, None] + node)
     shape = (annotations.n_annotators, len(SCORES))
 
-    def by_annotator(which: NDArray[np.bool_], value: FloatArray) -> csr_array:
+    def by_annotator(which: NDArray[np.bool_], value: FloatArray) -> Any:
         return csr_array((value[which], (annotator[which], cell[which])), shape=shape)
 
     right = by_annotator(open_item & agrees, np.ones(len(item))) @ probability
@@ -243,6 +241,8 @@ def _right_by_node(
 
 def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, level: float) -> FloatArray:
     """(n, 2) central interval of mixtures of normal distributions with means (n, nodes); by bisection."""
+    from scipy.special import ndtr
+
     found = np.empty((len(mean), 2))
     for first in range(0, len(mean), ROWS_AT_ONCE):
         rows = slice(first, first + ROWS_AT_ONCE)
@@ -256,7 +256,7 @@ def _mixture_interval(mean: FloatArray, weight: FloatArray, spread: FloatArray, 
     return found
 
 
-def account_of(result: FitResult, annotations: Annotations, *, annotator_level: float = ANNOTATOR_LEVEL) -> Account:
+def account_of(result: FitResult, annotations: Annotations) -> Account:
     """The account of a result that was learned from these annotations.
 
     The reference model is the default Dawid-Skene without gold. A result of it is its own reference, and so is that of
@@ -281,7 +281,6 @@ def account_of(result: FitResult, annotations: Annotations, *, annotator_level: 
         gold=gold,
         blind=None if blind is result else blind.class_probabilities.argmax(axis=1),
         own=own,
-        annotator_level=annotator_level,
     )
 
 

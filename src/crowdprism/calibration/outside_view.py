@@ -22,7 +22,6 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import expit, logit
 
 Family = Literal["labels", "features", "predictions", "single"]
 FloatArray = NDArray[np.float64]
@@ -30,6 +29,14 @@ FloatArray = NDArray[np.float64]
 LARGEST_LOGIT = 4.0  # a posterior beyond it is no better evidence
 FREEDOM = 4  # degrees of freedom of u: some crowds are far from the others
 U = np.linspace(-5.0, 5.0, 161)  # grid for u
+
+
+def expit(score: FloatArray) -> FloatArray:  # as SciPy's, which takes longer to load than all of this to run
+    return np.asarray(1.0 / (1.0 + np.exp(-score)))
+
+
+def logit(probability: FloatArray) -> FloatArray:
+    return np.asarray(np.log(probability) - np.log1p(-probability))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -31,11 +33,24 @@ class Account:
 
     confidence: NDArray[np.float64]  # (n_items,) probability that each label is right; 1 or 0 where gold tells
     expected_accuracy: Estimate  # share of right labels among the annotated items
-    annotator_accuracy: NDArray[np.float64]  # (n_annotators,) share of right labels; NaN without annotations
-    annotator_interval: NDArray[np.float64]  # (n_annotators, 2) its interval at a level of 95 %
+    annotators: Callable[..., tuple[NDArray[Any], NDArray[Any]]]  # their accuracy and its interval, of a `level`
     n_gold: int  # gold answers behind it; without any it rests on what other crowds reached
     n_more: int  # how many further answers to ask for
     half_width_after: float  # about how far the expected accuracy will then reach to either side
+
+    @cached_property
+    def _annotators(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.annotators(level=ANNOTATOR_LEVEL)
+
+    @property
+    def annotator_accuracy(self) -> NDArray[Any]:
+        """(n_annotators,) share of right labels; NaN without annotations."""
+        return self._annotators[0]
+
+    @property
+    def annotator_interval(self) -> NDArray[Any]:
+        """(n_annotators, 2) interval of `annotator_accuracy` at a level of 95 %."""
+        return self._annotators[1]
 
     def numbers(self) -> dict[str, Any]:
         """Everything but the arrays, for JSON."""

@@ -197,7 +197,7 @@ class FitResult:
         if self.annotations is not None:
             from crowdprism.calibration.account import account_of  # upward on purpose, as in `account`
 
-            return account_of(self, self.annotations, annotator_level=level).annotator_interval
+            return account_of(self, self.annotations).annotators(level=level)[1]
         if self.account is not None:
             raise InvalidParameterError(
                 f"A loaded result holds the intervals of accuracies at a level of {ANNOTATOR_LEVEL}, not {level}.",

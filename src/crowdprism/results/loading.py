@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import zipfile
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, Any, NotRequired, TypedDict
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError
 from crowdprism.results.confusion import MAX_TABLE_BYTES, normalize_rows
-from crowdprism.results.estimates import Account, Estimate
+from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
 from crowdprism.results.manifest import RunFiles, read_run, require_schema
 
 SCHEMA_VERSION = 1
@@ -120,7 +121,13 @@ def account_from(numbers: SavedAccount | None, arrays: Mapping[str, Any]) -> Acc
     expected = numbers["expected_accuracy"]
     if not 0 <= expected.low <= expected.value <= expected.high <= 1:
         raise ValueError(f"the account expects {expected}")
-    return Account(**numbers, **arrays)
+    confidence = arrays["confidence"]
+    return Account(confidence=confidence, annotators=partial(saved_annotators, arrays), **numbers)
+
+
+def saved_annotators(arrays: Mapping[str, Any], level: float) -> tuple[NDArray[Any], NDArray[Any]]:
+    assert level == ANNOTATOR_LEVEL
+    return arrays["annotator_accuracy"], arrays["annotator_interval"]
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
