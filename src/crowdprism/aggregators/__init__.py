@@ -43,7 +43,7 @@ class Methods(Mapping[str, type[Aggregator]]):
 
     def __getitem__(self, name: str) -> type[Aggregator]:
         module, _, method = self.homes[name].partition(":")
-        return getattr(import_module(f"crowdprism.aggregators.{module}"), method)  # type: ignore[no-any-return]
+        return getattr(import_module(f"{__name__}.{module}"), method)  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.homes)
