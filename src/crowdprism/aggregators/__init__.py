@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from crowdprism.aggregators.blind_moments import BlindMoments as BlindMoments
     from crowdprism.aggregators.dawid_skene import DawidSkene as DawidSkene
     from crowdprism.aggregators.dawid_skene import FastDawidSkene as FastDawidSkene
-    from crowdprism.aggregators.kos import Eigenvector as Eigenvector
-    from crowdprism.aggregators.kos import EigenvectorRatio as EigenvectorRatio
     from crowdprism.aggregators.glad import GLAD as GLAD
     from crowdprism.aggregators.gold_vote import GoldVote as GoldVote
     from crowdprism.aggregators.kos import KOS as KOS
+    from crowdprism.aggregators.kos import Eigenvector as Eigenvector
+    from crowdprism.aggregators.kos import EigenvectorRatio as EigenvectorRatio
     from crowdprism.aggregators.mace import MACE as MACE
     from crowdprism.aggregators.majority_vote import MajorityVote as MajorityVote
     from crowdprism.aggregators.majority_vote import WeightedVote as WeightedVote
