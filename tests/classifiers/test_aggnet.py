@@ -10,9 +10,10 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from crowdprism.annotations import Annotations
-from crowdprism.classifiers import AggNet, Raykar, TwoStage
-from crowdprism.classifiers.aggnet import ExpectationHead
-from crowdprism.networks import EpochView
+from crowdprism.classifiers import MBEM, AggNet, CoupledView, Raykar, TwoStage
+from crowdprism.classifiers.aggnet import BootstrapHead, CoupledViewHead, ExpectationHead, small_loss
+from crowdprism.networks import EpochView, diagonal_confusions
+from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
 from crowdprism.results.confusion import confusion_counts, normalize_rows
 from crowdprism.seeding import stream
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
@@ -145,3 +146,107 @@ def test_sensitivity_and_specificity_are_near_the_simulated_skills() -> None:
     features, annotations, _ = binary_crowd()
     model = Raykar(epochs=60, input_noise=0.0, temperature=1.0).fit(features, annotations)
     assert np.allclose(model.confusions_.diagonal(axis1=1, axis2=2).mean(axis=1), [0.9, 0.8, 0.7, 0.6], atol=0.08)
+
+
+def test_the_easy_items_of_each_label_are_those_of_the_highest_probability() -> None:
+    log_probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7], [0.99, 0.01]]).log()
+    label = torch.tensor([0, 0, 1, 1, 0])
+    among = torch.tensor([True, True, True, True, False])
+    assert small_loss(log_probs, label, among, 0.5).tolist() == [1, 0, 1, 0, 0]
+    assert small_loss(log_probs, label, among, 1.0).tolist() == [1, 1, 1, 1, 0]
+
+
+def test_in_the_last_round_targets_are_the_posterior_of_the_labels_and_counts_those_of_the_network(crowd: Any) -> None:
+    method = CoupledView(epochs=4, epochs_per_round=1)
+    batch, log_probs = crowd.batch(), crowd.log_class_probs()
+    start = diagonal_confusions(5, 3, 0.8)
+    head = CoupledViewHead(method, torch.full((120, 3), 1 / 3), torch.ones(120, dtype=torch.bool), start)
+    given = batch.item, batch.annotator, batch.label, None
+    head.end_epoch(EpochView(3, *given, torch.nn.Identity(), lambda: log_probs))
+    by_labels = log_posterior(torch.zeros(120, 3), start, *given, smallest=method.smallest).exp()
+    assert torch.allclose(head.targets, by_labels, atol=1e-6)
+    counts = expected_counts(log_probs.exp(), *given, 5)
+    assert torch.allclose(head.confusions(), counted_confusions(counts, method.smoothing), atol=1e-6)  # type: ignore
+
+
+def test_hard_items_wait(crowd: Any) -> None:
+    method = CoupledView(epochs=10, first_share=0.5)
+    batch, log_probs = crowd.batch(), crowd.log_class_probs()
+    votes = torch.full((120, 3), 1 / 3)
+    head = CoupledViewHead(method, votes, torch.ones(120, dtype=torch.bool), diagonal_confusions(5, 3, 0.8))
+    head.end_epoch(EpochView(0, batch.item, batch.annotator, batch.label, None, torch.nn.Identity(), lambda: log_probs))
+    used = int((head.targets.sum(dim=1) > 0).sum())
+    assert 60 <= used <= 70  # 55 %
+
+
+def test_it_learns_a_crowd_of_mixed_skill(crowd: Any) -> None:
+    model = CoupledView(epochs=15, input_noise=0.0, temperature=1.0).fit(crowd.features, crowd.annotations)
+    assert model.score(crowd.features, crowd.truth) > 0.75
+    accuracy = model.annotator_accuracy_
+    assert accuracy is not None
+    assert accuracy[0] > accuracy[4]
+
+
+MBEM_SMALL: dict[str, Any] = {
+    "epochs": 20,
+    "learning_rate": 0.01,
+    "network_options": {"hidden": (16,)},
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
+
+STEADY: dict[str, Any] = {
+    "epochs": 20,
+    "learning_rate": 0.02,
+    "network_options": {"hidden": (16,), "dropout": 0.0},
+    "input_noise": 0.0,
+    "temperature": 1.0,
+}
+
+
+def test_one_round_on_perfect_labels_is_plain_training(perfect_crowd: Any) -> None:
+    plain = TwoStage(**MBEM_SMALL).fit(perfect_crowd.features, perfect_crowd.annotations)
+    model = MBEM(rounds=1, **MBEM_SMALL).fit(perfect_crowd.features, perfect_crowd.annotations)
+    assert np.array_equal(model.predict_proba(perfect_crowd.features), plain.predict_proba(perfect_crowd.features))
+
+
+def test_a_second_round_starts_from_the_first_weights_and_a_fresh_schedule(perfect_crowd: Any) -> None:
+    """On perfect labels the second round has nearly the targets of the first, so it repeats its losses."""
+    # Other shuffles and dropout masks are drawn, hence the tolerance.
+    losses = MBEM(rounds=2, **STEADY).fit(perfect_crowd.features, perfect_crowd.annotations).result_.history["data"]
+    assert losses[9] < 0.5 * losses[0]
+    assert losses[10] == pytest.approx(losses[0], rel=0.3)
+
+
+def test_without_a_fresh_network_the_second_round_goes_on(perfect_crowd: Any) -> None:
+    model = MBEM(rounds=2, continue_training=True, **STEADY).fit(perfect_crowd.features, perfect_crowd.annotations)
+    losses = model.result_.history["data"]
+    assert losses[10] == pytest.approx(losses[9], rel=0.3)
+    assert losses[10] < 0.6 * losses[0]
+
+
+def test_confusions_are_counted_against_hard_predictions(crowd: Any) -> None:
+    model = MBEM(**MBEM_SMALL).fit(crowd.features, crowd.annotations)
+    hard = np.eye(3)[model.predict_proba(crowd.features).argmax(axis=1)]
+    assert np.allclose(model.confusions_, normalize_rows(confusion_counts(crowd.annotations, hard)), atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore::crowdprism.errors.IdentifiabilityWarning")
+def test_misaligned_predictions_make_confusions_uninformative(crowd: Any) -> None:
+    right = MBEM(**MBEM_SMALL).fit(crowd.features, crowd.annotations)
+    wrong = MBEM(misaligned_predictions=True, **MBEM_SMALL).fit(crowd.features, crowd.annotations)
+    assert np.einsum("mkk->m", wrong.confusions_).mean() < 0.75 * np.einsum("mkk->m", right.confusions_).mean()
+
+
+def test_with_two_softmaxes_an_item_costs_between_two_bounds_whatever_the_network_says(crowd: Any) -> None:
+    """The second softmax sees probabilities, so a target's logit is at most 1 above and 1 below the others."""
+    targets = torch.eye(3)[torch.from_numpy(crowd.truth)]
+    head = BootstrapHead(targets, torch.ones(120, dtype=torch.bool), n_annotators=5, ends=[0], softmax_twice=True)
+    for logits, expected in ((targets, np.log(np.e + 2) - 1), (targets.roll(1, dims=1), np.log(np.e + 2))):
+        sure = torch.log_softmax(1e3 * logits, dim=1)
+        assert head.loss(sure, crowd.batch()).item() / 120 == pytest.approx(expected, rel=1e-5)
+
+
+def test_two_softmaxes_change_what_is_learned(crowd: Any) -> None:
+    plain, twice = (MBEM(softmax_twice=on, **MBEM_SMALL).fit(crowd.features, crowd.annotations) for on in (False, True))
+    assert not np.allclose(plain.predict_proba(crowd.features), twice.predict_proba(crowd.features), atol=1e-3)

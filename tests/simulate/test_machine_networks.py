@@ -10,13 +10,12 @@ from sklearn.datasets import load_digits
 from crowdprism.seeding import torch_stream
 from crowdprism.simulate import machine_networks
 from crowdprism.simulate.machine_networks import (
+    MachineAnnotator,
     first_weights,
     logits_of,
     predict,
-    summed_loss,
-    train_neighbours,
+    train_annotator,
     train_network,
-    train_svm,
 )
 
 PIXELS, DIGITS = load_digits(return_X_y=True)
@@ -24,41 +23,40 @@ VALUES = ((PIXELS - PIXELS.mean()) / PIXELS.std()).astype(np.float32)
 IMAGES = VALUES.reshape(-1, 1, 8, 8)
 
 
+def trained(kind, setting, features, labels):
+    return train_annotator(MachineAnnotator(kind, setting), features, labels, n_classes=10, seed=0, place=0)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly"])
 def test_a_support_vector_machine_learns_digits_and_takes_images_as_rows(kernel: str) -> None:
-    predictor = train_svm(IMAGES[:600], DIGITS[:600], kernel=kernel)
+    predictor = trained("svm", kernel, IMAGES[:600], DIGITS[:600])
     assert (predictor(IMAGES[600:]) == DIGITS[600:]).mean() > 0.9
     np.testing.assert_array_equal(
-        predictor(IMAGES[600:]), train_svm(VALUES[:600], DIGITS[:600], kernel=kernel)(VALUES[600:])
+        predictor(IMAGES[600:]), trained("svm", kernel, VALUES[:600], DIGITS[:600])(VALUES[600:])
     )
 
 
 def test_training_items_of_one_class_make_a_constant_annotator() -> None:
-    assert set(train_svm(VALUES[:5], np.full(5, 7), kernel="linear")(VALUES)) == {7}
+    assert set(trained("svm", "linear", VALUES[:5], np.full(5, 7))(VALUES)) == {7}
 
 
 def test_the_nearest_neighbour_of_a_training_item_is_itself() -> None:
-    np.testing.assert_array_equal(
-        train_neighbours(VALUES[:100], DIGITS[:100], n_neighbours=1)(VALUES[:100]), DIGITS[:100]
-    )
+    np.testing.assert_array_equal(trained("knn", 1, VALUES[:100], DIGITS[:100])(VALUES[:100]), DIGITS[:100])
 
 
-def test_the_loss_of_even_scores_is_the_logarithm_of_the_number_of_classes() -> None:
-    inputs, targets = torch.zeros(6, 4), torch.tensor([0, 1, 2, 0, 1, 2])
-    weights = [torch.zeros(3, 4), torch.zeros(3)]
-    assert float(summed_loss("logistic", weights, inputs, targets, None)) == pytest.approx(6 * np.log(3))
+def test_only_the_cnn_is_trained_on_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    plain = torch.nn.functional.cross_entropy
 
+    def watched(scores, targets, **options):
+        seen.append(scores.detach())
+        return plain(scores, targets, **options)
 
-def test_only_the_cnn_is_trained_on_logits() -> None:
-    inputs, targets = torch.tensor([[1.0, 0.0]]), torch.tensor([0])
-    weights = [torch.tensor([[2.0, 0.0], [0.0, 0.0]]), torch.zeros(2)]
-    softmax = np.exp([2, 0]) / np.exp([2, 0]).sum()
-    expected = -np.log(np.exp(softmax[0]) / np.exp(softmax).sum())
-    assert float(summed_loss("logistic", weights, inputs, targets, None)) == pytest.approx(expected)
-    weights = first_weights("cnn", (1, 8, 8), 3, torch_stream(0, "test"))
-    images, targets = torch.from_numpy(IMAGES[:4]), torch.tensor([0, 1, 2, 0])
-    plain = torch.nn.functional.cross_entropy(logits_of("cnn", weights, images), targets, reduction="sum")
-    assert float(summed_loss("cnn", weights, images, targets, None).detach()) == pytest.approx(float(plain.detach()))
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", watched)
+    options = {"n_classes": 10, "epochs": 1, "until_expert": False, "seed": 1, "index": 2}
+    for kind in ("logistic", "fcnn", "cnn"):
+        train_network(kind, IMAGES[:40], DIGITS[:40], **options)
+    assert [bool(torch.allclose(scores.sum(dim=1), torch.ones(40))) for scores in seen] == [True, True, False]
 
 
 @pytest.mark.parametrize("kind", ["logistic", "fcnn", "cnn"])

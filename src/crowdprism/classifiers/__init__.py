@@ -24,20 +24,17 @@ from typing import Any
 from crowdprism.networks import torch_extra as torch_extra
 
 # isort: split
-from crowdprism.classifiers.aggnet import AggNet, Raykar
-from crowdprism.classifiers.annot_mix import AnnotMix
+from crowdprism.classifiers.aggnet import MBEM, AggNet, CoupledView, Raykar
+from crowdprism.classifiers.annot_mix import AnnotMix, InstanceConfusions
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.coinnet import COINNet
 from crowdprism.classifiers.conal import CoNAL
-from crowdprism.classifiers.coupled_view import CoupledView
 from crowdprism.classifiers.crowdlayer import CrowdLayer
 from crowdprism.classifiers.doctornet import DoctorNet
 from crowdprism.classifiers.gaussian_process import GaussianProcess
 from crowdprism.classifiers.geocrowdnet import GeoCrowdNet, SpeeLFC
 from crowdprism.classifiers.max_mig import MaxMIG
-from crowdprism.classifiers.mbem import MBEM
 from crowdprism.classifiers.one_noise import TRevision, VolMinNet
-from crowdprism.classifiers.second_network import InstanceConfusions
 from crowdprism.classifiers.tracereg import TraceReg
 from crowdprism.classifiers.two_stage import TwoStage
 from crowdprism.classifiers.unionnet import UnionNet

@@ -1,4 +1,4 @@
-"""AggNet, and Raykar's EM before it: the classifier is the prior of the true classes, learned while it is used.
+"""EM with a network as the prior of the true classes: AggNet, Raykar's EM before it, coupled-view learning, and MBEM.
 
 Albarqouni, Baur, Achilles, Belagiannis, Demirci and Navab, "AggNet: deep learning from crowds for mitosis detection
 in breast cancer histology images", IEEE TMI 2016; for several classes as in Rodrigues and Pereira (AAAI 2018).
@@ -7,48 +7,55 @@ in breast cancer histology images", IEEE TMI 2016; for several classes as in Rod
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
 from crowdprism.classifiers.starting_values import vote_targets
-from crowdprism.networks import EpochView
+from crowdprism.networks import Batch, EpochView
 from crowdprism.networks.heads import TargetHead
 from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
-from crowdprism.parameters import Real, Whole
+from crowdprism.parameters import FLAG, PROBABILITY, Real, Whole
+from crowdprism.seeding import torch_stream
+from crowdprism.training import TrainingSettings
+
+SMALLEST = 1e-10  # of a confusion entry of MBEM, as in the authors' code
 
 
-class ExpectationHead(TargetHead):
+class EMHead(TargetHead):
+    """Targets and confusions that take turns; what belongs to a method is when, and from what."""
+
+    known_confusions: Tensor
+
+    def posterior(self, log_prior: Tensor, view: EpochView, smallest: float) -> Tensor:
+        """(n_items, true class) prior times the evidence of the labels."""
+        return log_posterior(log_prior, self.known_confusions, *view.given, smallest=smallest).exp()
+
+    def learn_confusions(self, class_probs: Tensor, view: EpochView, smoothing: float) -> None:
+        """C_m[k, l] = (smoothing + Σ_n q_n[k] 1[label l]) / (the same, summed over l)."""
+        counts = expected_counts(class_probs, *view.given, len(self.known_confusions))
+        self.known_confusions.copy_(counted_confusions(counts, smoothing))
+
+
+class ExpectationHead(EMHead):
     """Targets are the posterior of the true class given features and labels, renewed every few epochs."""
 
     def __init__(self, method: AggNet, votes: Tensor, used: Tensor, confusions: Tensor) -> None:
         super().__init__(votes, used=used, confusions=confusions)
-        self.epochs_per_round = method.epochs_per_round
-        self.smoothing, self.smallest = method.smoothing, method.smallest
+        self.method = method
 
     def end_epoch(self, view: EpochView) -> None:
-        if (view.epoch + 1) % self.epochs_per_round == 0:
-            self._e_step(view)
-            self._m_step(view)
-
-    def _e_step(self, view: EpochView) -> None:
         """q_n[k] ∝ f_k(x_n) Π_m C_m[k, label], with f kept above `smallest` so that labels are always heard."""
-        assert self.known_confusions is not None
-        log_prior = view.log_class_probs.clamp_min(math.log(self.smallest))
-        given = view.item, view.annotator, view.label, view.weight
-        log_targets = log_posterior(log_prior, self.known_confusions, *given, smallest=self.smallest)
-        self.targets.copy_(log_targets.exp())
-
-    def _m_step(self, view: EpochView) -> None:
-        """C_m[k, l] = (smoothing + Σ_n q_n[k] 1[label l]) / (the same, summed over l)."""
-        assert self.known_confusions is not None
-        given = view.item, view.annotator, view.label, view.weight
-        counts = expected_counts(self.targets, *given, len(self.known_confusions))
-        self.known_confusions.copy_(counted_confusions(counts, self.smoothing))
+        if (view.epoch + 1) % self.method.epochs_per_round:
+            return
+        smallest = self.method.smallest
+        self.targets.copy_(self.posterior(view.log_class_probs.clamp_min(math.log(smallest)), view, smallest))
+        self.learn_confusions(self.targets, view, self.method.smoothing)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -79,10 +86,7 @@ class AggNet(CrowdClassifier):
 
     def _make_head(self, problem: Problem) -> TargetHead:
         votes, used = vote_targets(problem)
-        flat = problem.flat
-        item, annotator, label = (torch.from_numpy(codes) for codes in (flat.item, flat.annotator, flat.label))
-        weight = None if flat.weight is None else torch.from_numpy(flat.weight.copy())
-        counts = expected_counts(votes, item, annotator, label, weight, problem.n_annotators)
+        counts = expected_counts(votes, *problem.flat.tensors(), problem.n_annotators)
         return ExpectationHead(self, votes, used, counted_confusions(counts, self.smoothing))
 
 
@@ -114,3 +118,147 @@ class Raykar(AggNet):
     network: Any = "linear"
     learning_rate: float = 3e-2
     weight_decay: float | Literal["auto"] = 1e-2
+
+
+class CoupledViewHead(ExpectationHead):
+    """Targets come from the labels alone; confusions from the network's predictions; both on items of small loss."""
+
+    method: CoupledView
+
+    def __init__(self, method: CoupledView, votes: Tensor, used: Tensor, confusions: Tensor) -> None:
+        super().__init__(method, votes, used, confusions)
+        self.labelled: Tensor
+        self.register_buffer("labelled", used.clone(), persistent=False)
+
+    def end_epoch(self, view: EpochView) -> None:
+        """Take over from each view what the other finds easy."""
+        method = self.method
+        if (view.epoch + 1) % method.epochs_per_round:
+            return
+        by_labels = self.posterior(torch.zeros_like(view.log_class_probs), view, method.smallest)
+        share = method.first_share + (1 - method.first_share) * (view.epoch + 1) / method.epochs
+        easy = small_loss(view.log_class_probs, by_labels.argmax(dim=1), self.labelled, share).unsqueeze(1)
+        self.targets.copy_(by_labels * easy)
+        self.learn_confusions(view.log_class_probs.exp() * easy, view, method.smoothing)
+
+
+def small_loss(log_class_probs: Tensor, label: Tensor, among: Tensor, share: float) -> Tensor:
+    """(n_items,) 1 for this share of the items of each label, those that the network finds most probable; else 0."""
+    fit = log_class_probs.gather(1, label.unsqueeze(1)).sum(dim=1)
+    chosen = torch.zeros_like(fit)
+    for wanted in range(log_class_probs.shape[1]):
+        own = torch.nonzero(among & (label == wanted))[:, 0]
+        best = fit[own].argsort(descending=True, stable=True)[: round(share * len(own))]
+        chosen[own[best]] = 1.0
+    return chosen
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoupledView(AggNet):
+    """Train a network on what annotators agree on, judge annotators by the network, and widen both step by step.
+
+    Li, Zhang, Zeng, Xu, Xie and Ding, "Coupled-view deep classifier learning from multiple noisy annotators", AAAI
+    2020. Unlike `AggNet`, features do not enter the targets: the two views stay apart and correct each other on items
+    of small loss, whose share grows from `first_share` to all.
+
+    Parameters
+    ----------
+    first_share
+        Share of the items of each class that are used at first.
+    epochs_per_round, smoothing, smallest
+        As in `AggNet`.
+    """
+
+    name: ClassVar[str] = "coupled-view"
+    _allowed: ClassVar = {"first_share": PROBABILITY}
+
+    first_share: float = 0.5
+
+    def _make_head(self, problem: Problem) -> TargetHead:
+        start = super()._make_head(problem)
+        assert start.known_confusions is not None
+        assert start.used is not None
+        return CoupledViewHead(self, start.targets, torch.from_numpy(start.used), start.known_confusions)
+
+
+class BootstrapHead(EMHead):
+    """Targets are votes in the first round, then the posterior given confusions counted from hard predictions."""
+
+    def __init__(
+        self,
+        votes: Tensor,
+        used: Tensor,
+        *,
+        n_annotators: int,
+        ends: list[int],  # the last epoch of each round
+        misaligned: torch.Generator | None = None,
+        softmax_twice: bool = False,
+    ) -> None:
+        n_classes = votes.shape[1]
+        super().__init__(votes, used=used, confusions=torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
+        self.ends, self.misaligned, self.softmax_twice = ends, misaligned, softmax_twice
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        if self.softmax_twice:
+            log_class_probs = torch.log_softmax(log_class_probs.exp(), dim=1)
+        return super().loss(log_class_probs, batch)
+
+    def end_epoch(self, view: EpochView) -> None:
+        """Count labels against the network's hard predictions after each epoch; new targets where a round ends.
+
+        q_n[k] ∝ π_k Π_m C_m[k, label]: the features speak only through what they taught about annotators.
+        """
+        predicted = functional.one_hot(view.log_class_probs.argmax(dim=1), self.targets.shape[1]).float()
+        if self.misaligned is not None:
+            predicted = predicted[torch.randperm(len(predicted), generator=self.misaligned)]
+        self.learn_confusions(predicted, view, 0.0)
+        if view.epoch in self.ends[:-1]:
+            prior = predicted.index_select(0, torch.unique(view.item)).mean(dim=0)  # of the annotated items
+            log_prior = prior.clamp_min(SMALLEST).log().expand_as(self.targets)
+            self.targets.copy_(self.posterior(log_prior, view, SMALLEST))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class MBEM(CrowdClassifier):
+    """Train on votes, estimate annotators from the network's predictions, re-weight the labels, and train anew.
+
+    Khetan, Lipton and Anandkumar, "Learning from noisy singly-labeled data", ICLR 2018.
+
+    Parameters
+    ----------
+    rounds
+        How often the network is trained from the start, each time with an even share of the epochs and a new schedule;
+        the first time on votes. The paper finds 2 enough.
+    continue_training
+        Go on from the last round's network instead of starting anew; the paper starts anew, an earlier port goes on.
+    misaligned_predictions
+        Estimate annotators from predictions of the wrong items, as the port with low published numbers does.
+    softmax_twice
+        Take class probabilities for logits in the loss, as that port does. The loss of an item is then bounded: on
+        Music, chosen by clean labels, 67.3 instead of 65.5 % (five seeds; published 69.0 with a spread of 2.2).
+    **training
+        Parameters of `CrowdClassifier`. The paper (CIFAR-10): momentum 0.9 at 0.5, batches of 500, 60 epochs a round.
+    """
+
+    name: ClassVar[str] = "mbem"
+    _allowed: ClassVar = {
+        "rounds": Whole(1),
+        **dict.fromkeys(("continue_training", "misaligned_predictions", "softmax_twice"), FLAG),
+    }
+
+    rounds: int = 2
+    continue_training: bool = False
+    misaligned_predictions: bool = False
+    softmax_twice: bool = False
+
+    def _settings(self, problem: Problem) -> TrainingSettings:
+        rounds = int(min(self.rounds, self.epochs))
+        return replace(super()._settings(problem), rounds=rounds, fresh_network=not self.continue_training)
+
+    def _make_head(self, problem: Problem) -> BootstrapHead:
+        settings = self._settings(problem)
+        ends = [epoch for epoch in range(self.epochs) if epoch + 1 == sum(settings.round_of(epoch))]
+        votes, used = vote_targets(problem)
+        generator = torch_stream(problem.seed, "misaligned", problem.member) if self.misaligned_predictions else None
+        options = {"misaligned": generator, "softmax_twice": self.softmax_twice}
+        return BootstrapHead(votes, used, n_annotators=problem.n_annotators, ends=ends, **options)  # type: ignore[arg-type]

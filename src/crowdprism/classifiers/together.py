@@ -10,16 +10,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-from torch import Tensor
-
 from crowdprism.classifiers.fitting import Choice, Problem, Run, Validation
-from crowdprism.networks import GeometricHead
-from crowdprism.networks.stacked_networks import can_stack
 from crowdprism.results.fit_result import json_ready
 from crowdprism.training import CheckpointFolder, TensorItems, Trainer, TrainingOutcome
-from crowdprism.training.stacked import StackedModel, StackedTrainer, settings_can_stack
+from crowdprism.training.stacked import StackedModel, StackedTrainer, can_stack
 
 if TYPE_CHECKING:
     from crowdprism.classifiers.base import CrowdClassifier
@@ -45,9 +39,7 @@ def train(model: CrowdClassifier, problem: Problem, validation: Validation | Non
 
 def train_runs(runs: Sequence[Run], validation: Validation | None) -> list[Trained]:
     """Train runs on the same problem, as one program where possible."""
-    if can_train_together(runs):
-        return [Trained(*pair) for pair in zip(runs, train_together(runs, validation), strict=True)]
-    return train_in_turn(runs, validation)
+    return train_together(runs, validation) or train_in_turn(runs, validation)
 
 
 def train_in_turn(
@@ -91,41 +83,19 @@ def checkpoint_folder(model: CrowdClassifier, run: Run) -> CheckpointFolder | No
     return folder
 
 
-# -- one stacked program ------------------------------------------------------------------------------------
-
-
-def can_train_together(runs: Sequence[Run]) -> bool:
-    return (
-        len(runs) > 1
-        and isinstance(runs[0].problem.items, TensorItems)
-        and can_stack([run.network for run in runs], [run.head for run in runs])
-        and settings_can_stack([run.settings for run in runs])
-        and all(run.head.visited is None and run.problem.flat.share is None for run in runs)
-    )
-
-
-def train_together(runs: Sequence[Run], validation: Validation | None) -> list[TrainingOutcome]:
+def train_together(runs: Sequence[Run], validation: Validation | None) -> list[Trained] | None:
+    """Train runs on the same problem as one stacked program; None, without training, where that cannot be."""
     problem = runs[0].problem
-    every = np.arange(len(problem.items))
-    heads = [run.head for run in runs if isinstance(run.head, GeometricHead)]
-    models = [StackedModel(run.network, head, run.settings, every) for run, head in zip(runs, heads, strict=True)]
-
-    def measure(log_class_probs: Tensor, confusions: Tensor) -> NDArray[np.float64]:
-        assert validation is not None
-        probs, matrices = log_class_probs.double().exp().numpy(), confusions.double().numpy()
-        return np.array([validation.figure(*pair) for pair in zip(probs, matrices, strict=True)])
-
-    measured: dict[str, Any] = {} if validation is None else {"measure": measure, "valid_items": validation.items}
+    models = [StackedModel(run.network, run.head, run.settings) for run in runs]
+    plain = isinstance(problem.items, TensorItems) and problem.flat.share is None
+    if len(runs) < 2 or not plain or not can_stack(models):
+        return None
+    measured: dict[str, Any] = {}
+    if validation is not None:
+        measured = {"measure": validation.figure, "valid_items": validation.items}
     trainer = StackedTrainer(models, problem.items, problem.flat, **measured)
-    outcome = trainer.run()
-    # Losses are known for the stack only: each run gets their mean. Validation figures are each run's own.
-    losses = [{name: [value / len(runs) for value in values] for name, values in outcome.history.items()} for _ in runs]
-    if not trainer.figures:
-        return [replace(outcome, history=one, best_epoch=None, best_value=None) for one in losses]
-    return [
-        replace(outcome, history=one | {"validation": own.tolist()}, best_epoch=int(best), best_value=float(own.max()))
-        for one, own, best in zip(losses, np.array(trainer.figures).T, trainer.best_epochs, strict=True)
-    ]
+    trainer.run()
+    return [Trained(*pair) for pair in zip(runs, trainer.outcomes(), strict=True)]
 
 
 def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation: Any) -> bool:
@@ -134,18 +104,6 @@ def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation
     For grids of settings: what a stack allows to differ is learning rates, weight decay, input noise, strength and
     seed; nothing may be left to the data. Results equal those of fitting one by one in distribution, not digit for
     digit. `validation` is `X_valid` and `y_valid` of `fit`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdprism import make_classifier
-    >>> X, table = np.repeat(np.eye(2), 10, axis=0), np.repeat([[0, 0, 1], [1, 1, 0]], 10, axis=0)
-    >>> same = {"confusion_form": "free", "epochs": 5, "input_noise": 0.0, "temperature": 1.0}
-    >>> grid = [make_classifier("geocrowdnet-f", strength=strength, **same) for strength in (0.01, 0.1)]
-    >>> fit_together(grid, X, table)
-    True
-    >>> [model.predict(X).shape for model in grid]
-    [(20,), (20,)]
     """
     if any(one.n_heads != 1 or one.checkpoint is not None or one.callbacks or one._open for one in models):
         return False
@@ -155,10 +113,8 @@ def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation
     items = prepared[0].problem.items  # scaled alike, so one copy serves all
     prepared = [replace(one, problem=replace(one.problem, items=items)) for one in prepared]
     runs = [model.make_run(one.problem) for model, one in zip(models, prepared, strict=True)]
-    if not can_train_together(runs):
-        return False
-    outcomes = train_together(runs, prepared[0].validation)
-    for model, one, run, outcome in zip(models, prepared, runs, outcomes, strict=True):
+    found = train_together(runs, prepared[0].validation)
+    for model, one, trained in zip(models, prepared, found or [], strict=bool(found)):
         given = 1.0 if model.temperature == "auto" else float(model.temperature)  # the paper's mode leaves it open
-        model.keep(one, [Trained(run, outcome)], Choice(temperature=given))
-    return True
+        model.keep(one, [trained], Choice(temperature=given))
+    return found is not None

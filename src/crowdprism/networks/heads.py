@@ -45,6 +45,10 @@ class EpochView:
     network: nn.Module  # whose weights a hook may read or, for methods that re-initialise it, write
     evaluate: Callable[[], Tensor]
 
+    @property
+    def given(self) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        return self.item, self.annotator, self.label, self.weight
+
     @cached_property
     def log_class_probs(self) -> Tensor:
         """(n_items, true class) predictions for all training items, in evaluation mode; computed if asked for."""

@@ -25,18 +25,26 @@ from crowdprism.simulate.families import (
     demo_annotations,
     demo_crowd,
 )
-from crowdprism.simulate.instance_dependent import simulate_by_difficulty, simulate_instance_dependent
-from crowdprism.simulate.labelling import copy_annotators, random_copies, simulate_annotations
+from crowdprism.simulate.labelling import (
+    copy_annotators,
+    each_with_probability,
+    one_per_item,
+    per_annotator,
+    per_item,
+    random_copies,
+    simulate_annotations,
+    simulate_by_difficulty,
+    simulate_instance_dependent,
+)
 from crowdprism.simulate.machine import (
     AccuracyReport,
     MachineAnnotations,
-    MachineAnnotator,
     MachineCrowd,
     machine_annotations,
     machine_crowd,
     machine_list,
 )
-from crowdprism.simulate.observation import each_with_probability, one_per_item, per_annotator, per_item
+from crowdprism.simulate.machine_networks import MachineAnnotator
 
 __all__ = ["adversaries", "class_wise_hammer_spammer", "diagonally_dominant", "hammer_spammer", "one_coin"]
 __all__ += ["one_good_among_random", "one_good_among_spammers", "one_label_spammers", "one_perfect_among_dominant"]

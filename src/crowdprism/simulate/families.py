@@ -12,10 +12,9 @@ from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.seeding import stream
 from crowdprism.simulate import confusions as kinds
-from crowdprism.simulate import observation
+from crowdprism.simulate import labelling
 from crowdprism.simulate.confusions import Confusions, adversaries, one_coin, one_label_spammers, pair_flip, spammers
-from crowdprism.simulate.labelling import simulate_annotations
-from crowdprism.simulate.observation import Pairs, per_item
+from crowdprism.simulate.labelling import Pairs, per_item, simulate_annotations
 
 N_EXPERTS, N_SLOPPY, N_SPAMMERS, N_ONE_LABEL = 8, 22, 6, 2  # with a pair-flipper and an adversary: 40
 LABELS_PER_ITEM = 3
@@ -59,9 +58,9 @@ FAMILIES: Mapping[str, Choice] = {
 
 PATTERNS: Mapping[str, Choice] = {
     "per-item": Choice(per_item, "labels", "labels per item", 3),
-    "one-per-item": Choice(observation.one_per_item),
-    "each": Choice(observation.each_with_probability, "probability", "probability of each pair", 0.1),
-    "per-annotator": Choice(observation.per_annotator, "labels", "labels per annotator", 50),
+    "one-per-item": Choice(labelling.one_per_item),
+    "each": Choice(labelling.each_with_probability, "probability", "probability of each pair", 0.1),
+    "per-annotator": Choice(labelling.per_annotator, "labels", "labels per annotator", 50),
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,19 +17,22 @@ from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError
 from crowdprism.progress import progress
 from crowdprism.seeding import stream
-from crowdprism.simulate.labelling import annotations_of_labels, check_true_classes
-from crowdprism.simulate.machine_networks import KERNELS, Predictor, train_neighbours, train_network, train_svm
-from crowdprism.simulate.observation import Pairs, each_with_probability
+from crowdprism.simulate.labelling import Pairs, annotations_of_labels, check_true_classes, each_with_probability
+from crowdprism.simulate.machine_networks import (
+    EXPERT_SIZE,
+    KERNELS,
+    SMALL_SIZES,
+    MachineAnnotator,
+    MachineKind,
+    Predictor,
+    train_annotator,
+)
 
-MachineKind = Literal["svm", "knn", "logistic", "fcnn", "cnn"]
 Case = Literal[1, 2]
-EXPERT_SIZE = 9000  # the reference code; the paper's text says 10 000
-SMALL_SIZES = (100, 200, 300, 400)  # the reference code; the paper's text says 100 to 500
 EXPERT_PROBABILITY = 0.1
 POOL_SIZE = 10_000
 OBSERVED_SHARE = 0.1
 N_ITEMS_FOR_ACCURACY = 2000  # a standard error of at most 1.1 points
-SMALLEST_IMAGE = 6  # the least that two 3 x 3 convolutions and a pooling step can take
 
 ROW_OF_FIVE: tuple[tuple[MachineKind, tuple[str | int, ...]], ...] = (  # settings change from row to row
     ("svm", KERNELS),
@@ -51,25 +54,6 @@ PUBLISHED_ACCURACIES = {
     ("mnist", 1, 20): "3.24 to 95.73 %, 3 above 90 %",
     ("mnist", 2, 5): "15.88 to 82.23 %, 2 below 50 %",
 }
-
-
-@dataclass(frozen=True)
-class MachineAnnotator:
-    """One annotator: what is trained, on how many items, and how.
-
-    Without `n_train`, the number of training items is drawn from `SMALL_SIZES` by the place in the list, whatever the
-    seed, as in the reference code; experts always take `EXPERT_SIZE`.
-    """
-
-    kind: MachineKind
-    setting: str | int  # kernel of a support vector machine, number of neighbours, or epochs of a network
-    n_train: int | None = None
-    expert: bool = False
-
-    @property
-    def name(self) -> str:
-        """Kind and setting, such as `svm-linear` or `cnn-10`."""
-        return f"{self.kind}-{self.setting}{'-expert' if self.expert else ''}"
 
 
 def machine_list(
@@ -221,39 +205,18 @@ def machine_crowd(
                 )
             chosen = stream(seed, "machine training items", place).choice(len(pool), size=size, replace=False)
             labels = truth[: len(chosen)] if lr_label_bug and annotator.kind == "logistic" else truth[chosen]
-            predictors.append(_train(annotator, pool[chosen], labels, n_classes=known, seed=seed, place=place))
+            predictors.append(train_annotator(annotator, pool[chosen], labels, n_classes=known, seed=seed, place=place))
             sizes.append(len(chosen))
             bar.advance(note=annotator.name)
     return MachineCrowd(tuple(annotators), tuple(sizes), known, mean, deviation, tuple(predictors))
 
 
 def normalised(features: NDArray[Any], mean: float, deviation: float) -> NDArray[np.float32]:
-    """Centred and scaled float32; images become (n_items, channels, height, width)."""
+    """Float32; images become (n_items, channels, height, width)."""
     values = (features.astype(np.float32) - np.float32(mean)) / np.float32(deviation)
     if values.ndim == 3:
         return values[:, None]
     return np.moveaxis(values, -1, 1) if values.ndim == 4 else values
-
-
-def _train(
-    annotator: MachineAnnotator, features: NDArray[Any], labels: NDArray[Any], *, n_classes: int, seed: Any, place: int
-) -> Predictor:
-    kind, setting = annotator.kind, annotator.setting
-    if kind == "svm":
-        return train_svm(features, labels, kernel=str(setting))
-    if kind == "knn":
-        return train_neighbours(features, labels, n_neighbours=int(setting))
-    if kind not in ("logistic", "fcnn", "cnn"):
-        known = ", ".join(get_args(MachineKind))
-        raise InvalidParameterError(f"There is no machine annotator of kind {kind!r}; there are {known}.")
-    if kind == "cnn" and (features.ndim != 4 or min(features.shape[2:]) < SMALLEST_IMAGE):
-        raise InvalidParameterError(
-            f"A CNN annotator needs images of at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE} pixels, "
-            f"(n_items, height, width[, channels]), but items have shape {features.shape[1:]}. "
-            "Choose annotators without cnn."
-        )
-    options = {"n_classes": n_classes, "epochs": int(setting), "until_expert": annotator.expert}
-    return train_network(kind, features, labels, seed=seed, index=place, **options)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     import torch
 
 NetworkKind = Literal["logistic", "fcnn", "cnn"]
+MachineKind = Literal["svm", "knn", NetworkKind]
+SMALLEST_IMAGE = 6  # the least that two 3 x 3 convolutions and a pooling step can take
+EXPERT_SIZE = 9000  # the reference code; the paper's text says 10 000
+SMALL_SIZES = (100, 200, 300, 400)  # the reference code; the paper's text says 100 to 500
 KERNELS = ("linear", "rbf", "poly")
 LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 1e-3
@@ -32,34 +37,64 @@ CNN_DROPOUT = (0.25, 0.5)
 ITEMS_AT_ONCE = 50  # the maps of a CNN then fit the cache, which is 1.5 times as fast
 EXPERT_ACCURACY = 0.9
 EXPERT_MAX_EPOCHS = 60  # training of an expert stops here in any case; the report shows its accuracy
-
 Weights = list["torch.Tensor"]
 Predictor = Callable[[NDArray[np.float32]], NDArray[np.int64]]
 
 
-def train_svm(features: NDArray[np.float32], labels: NDArray[np.int64], *, kernel: str) -> Predictor:
-    """A support vector machine of scikit-learn; training items of a single class make it a constant."""
-    from sklearn.svm import SVC
+@dataclass(frozen=True)
+class MachineAnnotator:
+    """One annotator: what is trained, on how many items, and how.
 
-    if kernel not in KERNELS:
-        raise InvalidParameterError(f"There is no kernel {kernel!r}; there are {', '.join(KERNELS)}.")
-    if len(np.unique(labels)) == 1:
-        return lambda items: np.full(len(items), labels[0])
-    return _predictor(SVC(kernel=kernel), features, labels)
+    Without `n_train`, the number of training items is drawn from `SMALL_SIZES` by the place in the list, whatever the
+    seed, as in the reference code; experts always take `EXPERT_SIZE`.
+    """
+
+    kind: MachineKind
+    setting: str | int  # kernel of a support vector machine, number of neighbours, or epochs of a network
+    n_train: int | None = None
+    expert: bool = False
+
+    @property
+    def name(self) -> str:
+        """Kind and setting, such as `svm-linear` or `cnn-10`."""
+        return f"{self.kind}-{self.setting}{'-expert' if self.expert else ''}"
 
 
-def train_neighbours(features: NDArray[np.float32], labels: NDArray[np.int64], *, n_neighbours: int) -> Predictor:
-    """The most common class among the nearest training items."""
-    from sklearn.neighbors import KNeighborsClassifier
+def train_annotator(
+    annotator: MachineAnnotator, features: NDArray[Any], labels: NDArray[Any], *, n_classes: int, seed: Any, place: int
+) -> Predictor:
+    """Train one annotator; items of a single class make a support vector machine a constant."""
+    kind, setting = annotator.kind, annotator.setting
+    if kind == "svm":
+        from sklearn.svm import SVC
 
-    if not 1 <= n_neighbours <= len(labels):
+        if setting not in KERNELS:
+            raise InvalidParameterError(f"There is no kernel {setting!r}; there are {', '.join(KERNELS)}.")
+        if len(np.unique(labels)) == 1:
+            return lambda items: np.full(len(items), labels[0])
+        return predictor_of(SVC(kernel=setting), features, labels)
+    if kind == "knn":
+        from sklearn.neighbors import KNeighborsClassifier
+
+        if not 1 <= int(setting) <= len(labels):
+            raise InvalidParameterError(
+                f"The number of neighbours must lie between 1 and the {len(labels)} training items, not {setting}."
+            )
+        return predictor_of(KNeighborsClassifier(int(setting), algorithm="brute"), features, labels)
+    if kind not in get_args(NetworkKind):
+        known = ", ".join(get_args(MachineKind))
+        raise InvalidParameterError(f"There is no machine annotator of kind {kind!r}; there are {known}.")
+    if kind == "cnn" and (features.ndim != 4 or min(features.shape[2:]) < SMALLEST_IMAGE):
         raise InvalidParameterError(
-            f"The number of neighbours must lie between 1 and the {len(labels)} training items, not {n_neighbours}."
+            f"A CNN annotator needs images of at least {SMALLEST_IMAGE} x {SMALLEST_IMAGE} pixels, "
+            f"(n_items, height, width[, channels]), but items have shape {features.shape[1:]}. "
+            "Choose annotators without cnn."
         )
-    return _predictor(KNeighborsClassifier(n_neighbours, algorithm="brute"), features, labels)
+    options = {"n_classes": n_classes, "epochs": int(setting), "until_expert": annotator.expert}
+    return train_network(kind, features, labels, seed=seed, index=place, **options)  # type: ignore[arg-type]
 
 
-def _predictor(model: Any, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Predictor:
+def predictor_of(model: Any, features: NDArray[np.float32], labels: NDArray[np.int64]) -> Predictor:
     model.fit(features.reshape(len(features), -1), labels)
     return lambda items: np.asarray(model.predict(items.reshape(len(items), -1)), dtype=np.int64)
 
@@ -75,11 +110,9 @@ def train_network(
     seed: Any,
     index: int,
 ) -> Predictor:
-    """Train one network and return its prediction function; all random draws come from streams of this annotator.
-
-    With `until_expert`, training goes on after `epochs` until more than 90 % of the training items are correct.
-    """
+    """Train one network; with `until_expert`, after `epochs` until more than 90 % of the training items are right."""
     import torch
+    from torch.nn.functional import cross_entropy
 
     generator = torch_stream(seed, "machine network", index)
     inputs, targets = tensor_of(kind, features), torch.from_numpy(labels)
@@ -90,7 +123,10 @@ def train_network(
         for batch in torch.split(torch.from_numpy(order.permutation(len(targets))), BATCH_SIZE):
             optimizer.zero_grad()
             for part in torch.split(batch, ITEMS_AT_ONCE if kind == "cnn" else BATCH_SIZE):
-                (summed_loss(kind, weights, inputs[part], targets[part], generator) / len(batch)).backward()  # type: ignore[no-untyped-call]
+                logits = logits_of(kind, weights, inputs[part], generator)
+                scores = logits if kind == "cnn" else logits.softmax(1)
+                loss = cross_entropy(scores, targets[part], reduction="sum") / len(batch)
+                loss.backward()  # type: ignore[no-untyped-call]
             optimizer.step()
         if epoch + 1 >= epochs and until_expert and (predict(kind, weights, inputs) == labels).mean() > EXPERT_ACCURACY:
             break
@@ -149,18 +185,7 @@ def logits_of(
     return linear(drop(hidden, CNN_DROPOUT[1]), weights[6], weights[7])
 
 
-def summed_loss(
-    kind: NetworkKind, weights: Weights, inputs: torch.Tensor, targets: torch.Tensor, generator: torch.Generator | None
-) -> torch.Tensor:
-    """Cross-entropy, of the logits for the CNN and of the class probabilities for the others."""
-    from torch.nn.functional import cross_entropy
-
-    logits = logits_of(kind, weights, inputs, generator)
-    return cross_entropy(logits if kind == "cnn" else logits.softmax(1), targets, reduction="sum")
-
-
 def predict(kind: NetworkKind, weights: Weights, inputs: torch.Tensor) -> NDArray[np.int64]:
-    """(n,) most probable classes."""
     import torch
 
     with torch.no_grad():

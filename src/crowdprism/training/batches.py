@@ -59,6 +59,13 @@ class FlatAnnotations:
     def item(self) -> IntArray:
         return np.repeat(np.arange(self.n_items), np.diff(self.start))
 
+    def tensors(self, device: torch.device | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Item, annotator, label and weight of all annotations."""
+        item, annotator, label = (
+            torch.from_numpy(codes).to(device) for codes in (self.item, self.annotator, self.label)
+        )
+        return item, annotator, label, None if self.weight is None else torch.from_numpy(self.weight.copy()).to(device)
+
     def touch_rate(self, batch_size: int) -> NDArray[np.float64]:
         """(n_annotators,) probability that a random batch contains an annotation by each annotator.
 

@@ -317,13 +317,8 @@ class Trainer:
     # -- after an epoch -------------------------------------------------------------------------------------
 
     def _view(self, epoch: int) -> EpochView:
-        flat = self.annotations
-        item, annotator, label = (
-            torch.from_numpy(codes).to(self.device) for codes in (flat.item, flat.annotator, flat.label)
-        )
-        weight = None if flat.weight is None else torch.from_numpy(flat.weight.copy()).to(self.device)
         evaluate = lambda: predict_log_probs(self.network, self.items).to(self.device)  # noqa: E731
-        return EpochView(epoch, item, annotator, label, weight, self.network, evaluate)
+        return EpochView(epoch, *self.annotations.tensors(self.device), self.network, evaluate)
 
     def _note(self, epoch: int, parts: dict[str, float], validation: float | None) -> None:
         """Write the history, and keep the weights if this epoch is the best so far."""

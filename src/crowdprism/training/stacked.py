@@ -1,24 +1,31 @@
 """Training many small models as one program: a grid of settings, several seeds, or the heads of an ensemble.
 
-`StackedTrainer` is the ordinary loop (`Trainer`) with a batch that holds the same number of items for each model and a
-best epoch for each model; rates that differ make groups of the one optimiser. Models draw their own shuffles, from
-their own seeds; dropout and noise come from one common stream, so a stack's results equal those of models trained one
-by one in distribution, not digit for digit.
+Small networks leave a processor idle: most of a step is overhead. `torch.func` turns thirty matrix products into one
+batched product. `StackedTrainer` is the ordinary loop (`Trainer`) with a batch that holds the same number of items for
+each model and a best epoch for each model; rates that differ make groups of the one optimiser. Models keep their own
+parameters and draw their own shuffles, from their own seeds; dropout and noise come from one common stream, so a
+stack's results equal those of models trained one by one in distribution, not digit for digit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.func import functional_call, stack_module_state, vmap
 
-from crowdprism.networks.heads import GeometricHead
-from crowdprism.networks.stacked_networks import StackedHead, StackedNetwork
-from crowdprism.seeding import stream
+from crowdprism.networks.annotator_layer import LogitConfusions
+from crowdprism.networks.backbones import Dropout
+from crowdprism.networks.heads import CrowdHead, GeometricHead
+from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
+from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
+from crowdprism.seeding import stream, torch_stream
 from crowdprism.training.augmentation import Augmentation
 from crowdprism.training.batches import FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
@@ -26,29 +33,161 @@ from crowdprism.training.loop import Trainer, TrainingOutcome
 from crowdprism.training.optimizers import RowAdam, make_optimizer
 from crowdprism.training.settings import TrainingSettings, choose_threads
 
+STACKABLE = (nn.Flatten, nn.Linear, nn.ReLU, nn.BatchNorm1d, Dropout)
 # What may differ between the models of a stack; everything else must be the same.
 FREE_SETTINGS = {"learning_rate", "annotator_learning_rate", "weight_decay", "augmentation", "seed", "member"}
-Measure = Callable[[Tensor, Tensor], NDArray[np.float64]]
 
 
 @dataclass(frozen=True)
 class StackedModel:
-    """One model of a stack: modules to train, how, and which of the items it trains on."""
+    """One model of a stack: modules to train, and how."""
 
     network: nn.Module
-    head: GeometricHead
+    head: CrowdHead
     settings: TrainingSettings
-    index: NDArray[np.int64]
+
+    @property
+    def kind(self) -> tuple[Any, ...] | None:
+        """What must be equal within a stack; None for a model that uses anything a stack lacks."""
+        network, head, s = self.network, self.head, self.settings
+        if not isinstance(network, nn.Sequential) or not all(
+            isinstance(layer, STACKABLE) and getattr(layer, "momentum", 0.0) is not None for layer in network
+        ):
+            return None
+        if type(head) is not GeometricHead or not isinstance(head.layer, LogitConfusions):
+            return None
+        if head.layer.table.touched_only or head.class_shares is not None:
+            return None
+        simple = s.rounds == 1 and s.clip_norm is None and s.patience is None and s.max_batches is None
+        plain = s.precision == "float32" and not s.compile and not s.borrow_stream
+        if not simple or not plain or s.augmentation != Augmentation(noise=s.augmentation.noise):
+            return None
+        fixed = tuple(value for name, value in vars(s).items() if name not in FREE_SETTINGS)
+        crowd = (head.layer.form, head.kind, head.temper, head.regularizer, head.reference)
+        return repr(network), crowd, fixed  # every layer with its sizes
 
 
-def settings_can_stack(settings: Sequence[TrainingSettings]) -> bool:
-    """Tell whether runs differ only in what a stack allows, and use nothing that it lacks."""
-    first = settings[0]
-    alike = {replace(one, **{name: getattr(first, name) for name in FREE_SETTINGS}) for one in settings}
-    simple = first.rounds == 1 and first.clip_norm is None and first.patience is None and first.max_batches is None
-    plain = first.precision == "float32" and not first.compile and not first.borrow_stream
-    only_noise = all(one.augmentation == Augmentation(noise=one.augmentation.noise) for one in settings)
-    return len(alike) == 1 and plain and simple and only_noise
+def can_stack(models: Sequence[StackedModel]) -> bool:
+    """Tell whether models are equal chains of plain layers with small GeoCrowdNet heads and alike settings."""
+    kinds = {model.kind for model in models}
+    return len(kinds) == 1 and None not in kinds
+
+
+class StackedNetwork(nn.Module):
+    """Networks of the same layers as one module; trains their own parameters, which are stacked for each step.
+
+    Running statistics (batch norm) are kept stacked while training; `write_back` gives them to the networks.
+    """
+
+    def __init__(self, networks: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.networks = nn.ModuleList(networks)
+        names = [name for name, _ in networks[0].named_parameters()]
+        self._same = dict(zip(names, zip(*(network.parameters() for network in networks), strict=True), strict=True))
+
+    @cached_property
+    def _statistics(self) -> dict[str, Tensor]:  # made with the first step, when the networks are on their device
+        return stack_module_state(list(self.networks))[1]
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(model * batch, ...) -> (model * batch, n_classes)."""
+        parameters = {name: torch.stack(same) for name, same in self._same.items()}
+        by_model = features.view(len(self.networks), -1, *features.shape[1:])
+        outputs: Tensor = vmap(self._one, randomness="different")(parameters, self._statistics, by_model)
+        return outputs.flatten(0, 1)
+
+    def _one(self, parameters: dict[str, Tensor], statistics: dict[str, Tensor], features: Tensor) -> Tensor:
+        outputs: Tensor = functional_call(self.networks[0], (parameters, statistics), (features,))
+        return outputs
+
+    @torch.no_grad()
+    def write_back(self) -> None:
+        for place, network in enumerate(self.networks):
+            for name, buffer in network.named_buffers():
+                buffer.copy_(self._statistics[name][place])
+
+
+class StackedHead(CrowdHead):
+    """GeoCrowdNet's loss and volume terms for many models in one batch; trains the heads' own parameters.
+
+    Annotators of model s have codes from `s * n_annotators` on. Each model's loss is divided by its own count, so
+    that one model's gradient does not depend on the others.
+    """
+
+    def __init__(self, models: Sequence[StackedModel], device: torch.device) -> None:
+        super().__init__()
+        heads = [model.head for model in models if isinstance(model.head, GeometricHead)]
+        self.heads, self.n_models = nn.ModuleList(heads), len(heads)
+        self.kind, self.temper = heads[0].kind, heads[0].temper
+        self.regularizer, self.reference = heads[0].regularizer, heads[0].reference
+        self.layers = [head.layer for head in heads if isinstance(head.layer, LogitConfusions)]
+        self.strength = torch.tensor([head.strength for head in heads], device=device)
+        self.shrinkage = torch.tensor([head.shrinkage for head in heads], device=device)
+        noise = [model.settings.augmentation.noise for model in models]
+        self.noise = torch.tensor(noise, device=device).view(-1, 1, 1)  # standard deviation of each model's
+        self._noisy, self._shrunk = any(noise), bool(self.shrinkage.any())
+        self._seed = models[0].settings.seed
+        self._generator: torch.Generator | None = None
+
+    def start_epoch(self, epoch: int) -> None:
+        self._generator = torch_stream(self._seed, "stacked noise", epoch, device=str(self.noise.device))
+
+    def transform(self, batch: Batch, random: np.random.Generator) -> Batch:
+        """Add each model's noise to its features."""
+        if not self._noisy:
+            return batch
+        features = batch.features.view(self.n_models, -1, *batch.features.shape[1:]).flatten(2)
+        drawn = torch.randn(features.shape, generator=self._generator, device=features.device)
+        return replace(batch, features=torch.addcmul(features, drawn, self.noise).view_as(batch.features))
+
+    def _rows(self) -> Tensor:
+        """(model, annotator, true class, given label) of the tables."""
+        return torch.stack([layer.table.values for layer in self.layers])
+
+    def _log_confusions(self) -> Tensor:
+        common: list[Tensor] = [layer.common for layer in self.layers if layer.common is not None]
+        rows = self._rows()
+        return torch.log_softmax(rows + torch.stack(common).unsqueeze(1) if common else rows, dim=-1)
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        """Sum over models of each model's mean loss."""
+        columns = log_columns(self._log_confusions().flatten(0, 1), batch.annotator, batch.label)
+        per_model = len(log_class_probs) // self.n_models
+        if self.kind == "ccem":
+            weight = torch.ones_like(columns[:, 0]) if batch.weight is None else batch.weight
+            model = batch.item // per_model
+            count = weight.new_zeros(self.n_models).index_add_(0, model, weight)
+            each = weight / count.clamp_min_(torch.finfo(weight.dtype).tiny).index_select(0, model)
+            return coupled_cross_entropy(log_class_probs, columns, batch.item, each)
+        labelled = columns.new_zeros(len(log_class_probs)).index_fill_(0, batch.item, 1.0)
+        share = 1 / labelled.view(self.n_models, per_model).sum(dim=1, keepdim=True).clamp_min(1.0)
+        each = share.expand(-1, per_model).flatten()
+        rows = (log_class_probs, columns, batch.item, batch.weight)
+        return joint_cross_entropy(*rows, temper=self.temper, group_weight=each)
+
+    def count(self, batch: Batch) -> float:
+        """1: the loss is already a sum of means."""
+        return 1.0
+
+    def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        terms: dict[str, Tensor] = {}
+        if self.regularizer is not None:
+            if self.regularizer == "F":
+                grams = prediction_gram(log_class_probs.exp().view(self.n_models, -1, log_class_probs.shape[-1]))
+            else:
+                grams = confusion_gram(self._log_confusions().exp())
+            volume = reference_log_volume(grams.float())[0] if self.reference else log_volume(grams)
+            terms["volume"] = -(self.strength * volume).sum()
+        if self._shrunk:
+            centres = [layer.centre for layer in self.layers if layer.centre is not None]
+            rows = self._rows() - torch.stack(centres).unsqueeze(1) if centres else self._rows()
+            terms["shrinkage"] = 0.5 * (self.shrinkage * rows.square().sum(dim=(1, 2, 3))).sum()
+        return terms
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        """(model, annotator, true class, given label)."""
+        return self._log_confusions().exp()
 
 
 def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations:
@@ -67,11 +206,10 @@ def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations
 
 
 class StackedTrainer(Trainer):
-    """Trains the models of a stack together.
+    """Trains the models of a stack together; `outcomes` are those of each model.
 
-    `measure` is called after each epoch with the stacked network's log class probabilities (model, n_items, true class)
-    for `valid_items`, or for all items where these are None, and the confusions (model, annotator, true class, given
-    label); it returns a figure per model of which larger is better.
+    `measure` is called for each model after each epoch with its class probabilities (n_items, true class) of
+    `valid_items`, or of all items where these are None, and its confusions; of its figures, larger is better.
     """
 
     network: StackedNetwork
@@ -80,30 +218,21 @@ class StackedTrainer(Trainer):
 
     def __init__(
         self,
-        models: Sequence[StackedModel],  # with the same number of items and alike settings (`settings_can_stack`)
-        items: Items,  # that the models' `index` points into
+        models: Sequence[StackedModel],  # as `can_stack` allows
+        items: Items,
         annotations: FlatAnnotations,
         *,
-        measure: Measure | None = None,
+        measure: Callable[[NDArray[Any], NDArray[Any]], float] | None = None,
         valid_items: Items | None = None,
     ) -> None:
-        self.models = list(models)
-        self.measure = measure
+        self.models, self.measure = list(models), measure
         self.valid_items = items if valid_items is None else valid_items
-        self.n_models = len(self.models)
-        self.figures: list[NDArray[np.float64]] = []
-        self.best_epochs = np.full(self.n_models, -1)
-        self._best_figures = np.full(self.n_models, -np.inf)
+        self.own_outcomes = [TrainingOutcome() for _ in models]
         self._best_states: dict[int, list[dict[str, Tensor]]] = {}  # by model: of its network and its head
-        noise = [model.settings.augmentation.noise for model in self.models]
-        first = self.models[0].settings
-        super().__init__(
-            StackedNetwork([model.network for model in self.models]),
-            StackedHead([model.head for model in self.models], noise=noise, seed=first.seed),
-            items,
-            stacked_annotations(annotations, self.n_models),
-            replace(first, augmentation=Augmentation()),
-        )
+        network = StackedNetwork([model.network for model in models])
+        head = StackedHead(models, next(models[0].network.parameters()).device)
+        stacked = stacked_annotations(annotations, len(models))
+        super().__init__(network, head, items, stacked, replace(models[0].settings, augmentation=Augmentation()))
 
     def _order(self, random: np.random.Generator) -> list[NDArray[np.int64]]:
         """Batches of equal size for each model, in its own order; item i of model s is number `s * n_items + i`."""
@@ -111,15 +240,15 @@ class StackedTrainer(Trainer):
         for place, model in enumerate(self.models):
             s = model.settings
             own = stream(s.seed, "shuffle", s.member, self.outcome.epochs_done)
-            order = epoch_order(len(model.index), s.batch_size, own, even=s.even_batches)
-            shuffled.append([place * len(self.items) + model.index[batch] for batch in order])
+            order = epoch_order(len(self.items), s.batch_size, own, even=s.even_batches)
+            shuffled.append([place * len(self.items) + batch for batch in order])
         return [np.concatenate(parts) for parts in zip(*shuffled, strict=True)]
 
     def _features(self, order: Sequence[NDArray[np.int64]], random: torch.Generator) -> Iterator[Tensor]:
         return super()._features([index % len(self.items) for index in order], random)
 
     def _choose_threads(self) -> int:
-        n_items = self.n_models * self.settings.batch_size
+        n_items = len(self.models) * self.settings.batch_size
         return choose_threads(self.models[0].network, self.items.shape, n_items, self.device)
 
     def _make_optimizers(self) -> None:
@@ -129,9 +258,8 @@ class StackedTrainer(Trainer):
             groups.setdefault((s.learning_rate, s.weight_decay), []).extend(model.network.parameters())
             rates = (s.annotator_learning_rate, s.annotator_weight_decay)
             groups.setdefault(rates, []).extend(model.head.parameters())
-        self.optimizer = make_optimizer(
-            self.settings.optimizer, [(parameters, *rates) for rates, parameters in groups.items()]
-        )
+        listed = [(parameters, *rates) for rates, parameters in groups.items()]
+        self.optimizer = make_optimizer(self.settings.optimizer, listed)
         self._trained = [parameter for parameters in groups.values() for parameter in parameters]
         self.rows = RowAdam([], learning_rate=0.0)
 
@@ -140,31 +268,37 @@ class StackedTrainer(Trainer):
         self.network.write_back()
         if self.measure is None:
             return
-        figures = self.measure(self.log_class_probs(), self.head.confusions())
-        self.figures.append(figures)
-        better = np.array([*map(self.settings.is_better, figures, self._best_figures)])
-        self._best_figures = np.where(better, figures, self._best_figures)
-        self.best_epochs = np.where(better, epoch, self.best_epochs)
-        for place in np.flatnonzero(better).tolist() if self.settings.keep_best else ():
-            self._best_states[place] = [
-                {name: tensor.clone() for name, tensor in module.state_dict().items()} for module in self._own(place)
-            ]
-
-    def _own(self, place: int) -> tuple[nn.Module, nn.Module]:
-        return self.models[place].network, self.models[place].head
+        found = self._class_probs(), self.head.confusions().double().cpu().numpy()
+        for place, (own, *pair) in enumerate(zip(self.own_outcomes, *found, strict=True)):
+            figure = self.measure(*pair)
+            own.history.setdefault("validation", []).append(figure)
+            if own.best_value is None or self.settings.is_better(figure, own.best_value):
+                own.best_value, own.best_epoch = figure, epoch
+                if self.settings.keep_best:
+                    states = (module.state_dict() for module in (self.models[place].network, self.models[place].head))
+                    self._best_states[place] = [{name: one.clone() for name, one in state.items()} for state in states]
 
     @torch.no_grad()
-    def log_class_probs(self) -> Tensor:
+    def _class_probs(self) -> NDArray[np.float64]:
+        """(model, n_items, true class) predictions for the validation items."""
         self.network.eval()
         (features,) = self.valid_items.batches([np.arange(len(self.valid_items))], None)
-        outputs = self.network(features.repeat(self.n_models, *[1] * (features.ndim - 1)))
+        outputs = self.network(features.repeat(len(self.models), *[1] * (features.ndim - 1)))
         self.network.train()
-        return torch.log_softmax(outputs, dim=-1).view(self.n_models, -1, outputs.shape[-1])
+        log_probs = torch.log_softmax(outputs, dim=-1).view(len(self.models), -1, outputs.shape[-1])
+        return np.asarray(log_probs.double().exp().cpu().numpy())
 
-    def run(self) -> TrainingOutcome:
-        """Train, and give each network and head the weights of its best epoch where that is asked for."""
-        outcome = super().run()
-        for place, states in self._best_states.items():
-            for module, state in zip(self._own(place), states, strict=True):
-                module.load_state_dict(state)
-        return outcome
+    def _finish(self) -> None:
+        super()._finish()
+        for place, (network, head) in self._best_states.items():
+            self.models[place].network.load_state_dict(network)
+            self.models[place].head.load_state_dict(head)
+
+    def outcomes(self) -> list[TrainingOutcome]:
+        """Of each model. Losses are known for the stack only: each gets their mean. Validation figures are its own."""
+        n_models, losses = len(self.models), self.outcome.history.items()
+        means = ({name: [value / n_models for value in values] for name, values in losses} for _ in self.models)
+        return [
+            replace(self.outcome, history=mean | own.history, best_epoch=own.best_epoch, best_value=own.best_value)
+            for mean, own in zip(means, self.own_outcomes, strict=True)
+        ]
