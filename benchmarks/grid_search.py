@@ -2,8 +2,8 @@
 
     CROWDPRISM_DATA=... python benchmarks/grid_search.py [--threads 2] [--epochs 60] [--repeats 3]
 
-The Music grid of the GeoCrowdNet paper: six settings (two learning rates, three strengths of F), five trials with
-their own 595/105 split. Best epoch and best setting are chosen by the true labels of the validation songs, as in
+The Music grid of the GeoCrowdNet paper: six settings (two learning rates, three strengths of F), five trials
+from different seeds on one 595/105 split. Best epoch and best setting are chosen by the true labels of the validation songs, as in
 the paper. Results go to results/grid_search.json.
 """
 
@@ -30,16 +30,6 @@ STRENGTHS = (1e-2, 1e-3, 1e-4)
 TRIALS = range(5)
 N_TRAIN = 595
 TARGET = 3.0
-
-
-class TrialHead(GeometricHead):
-    """GeoCrowdNet's head, trained on the songs of one trial."""
-
-    chosen: np.ndarray
-
-    @property
-    def visited(self) -> np.ndarray:
-        return self.chosen
 
 
 def main() -> None:
@@ -76,16 +66,18 @@ class Grid:
     def __init__(self, epochs: int) -> None:
         self.epochs = epochs
         data = load_dataset("music")
-        self.train, self.test = data.splits["train"], data.splits["test"]
+        shuffled = stream(0, "split").permutation(data.splits["train"])
+        self.train, self.valid = np.sort(shuffled[:N_TRAIN]), np.sort(shuffled[N_TRAIN:])
+        self.test = data.splits["test"]
         self.truth = np.asarray(data.gold)
         features = torch.from_numpy(np.asarray(data.features, dtype=np.float32))
         scaling = InputScaling.of(features[self.train])
-        self.items = TensorItems(features[self.train], scaling, torch.device("cpu"))
-        self.test_items = TensorItems(features[self.test], scaling, torch.device("cpu"))
+        self.items, self.valid_items, self.test_items = (
+            TensorItems(features[songs], scaling, torch.device("cpu")) for songs in (self.train, self.valid, self.test)
+        )
         annotations = data.annotations.align_items(data.annotations.items[self.train])
         self.flat = FlatAnnotations.of(annotations)
         self.n_classes, self.n_annotators = annotations.n_classes, annotations.n_annotators
-        self.splits = [stream(trial, "split").permutation(len(self.train)) for trial in TRIALS]
 
     def models(self) -> list[StackedModel]:
         """Fresh models: for each trial all settings."""
@@ -106,40 +98,30 @@ class Grid:
                 "music", self.items.shape, self.n_classes, generator=torch_stream(trial, "weights", 0)
             )
             start = diagonal_confusions(self.n_annotators, self.n_classes, identity_diagonal(self.n_classes))
-            head = TrialHead(make_annotator_layer("free", start), regularizer="F", strength=strength)
-            head.chosen = np.sort(self.splits[trial][:N_TRAIN])
-            found.append(StackedModel(network, head, settings, head.chosen))
+            head = GeometricHead(make_annotator_layer("free", start), regularizer="F", strength=strength)
+            found.append(StackedModel(network, head, settings))
         return found
-
-    def validation(self, model: StackedModel) -> np.ndarray:
-        """Songs whose true labels choose the epoch."""
-        return np.setdiff1d(np.arange(len(self.train)), model.index)
 
     def train_stacked(self) -> list[float]:
         """All models as one program; test accuracy of the selected model of each trial."""
-        models = self.models()
-        held_out = [self.validation(model) for model in models]
-        truth = self.truth[self.train]
+        models, truth = self.models(), self.truth[self.valid]
 
-        def measure(log_probs: torch.Tensor, confusions: torch.Tensor) -> np.ndarray:
-            best = log_probs.argmax(dim=-1).numpy()
-            return np.array([(best[place, songs] == truth[songs]).mean() for place, songs in enumerate(held_out)])
+        def measure(class_probs: np.ndarray, confusions: np.ndarray) -> float:
+            return float((class_probs.argmax(axis=-1) == truth).mean())
 
-        trainer = StackedTrainer(models, self.items, self.flat, measure=measure)
+        trainer = StackedTrainer(models, self.items, self.flat, measure=measure, valid_items=self.valid_items)
         trainer.run()
-        return self.selected(models, np.array(trainer.figures).max(axis=0))
+        return self.selected(models, np.array([outcome.best_value for outcome in trainer.outcomes()]))
 
     def train_one_by_one(self) -> list[float]:
         """The same, model after model."""
-        models = self.models()
+        models, truth = self.models(), self.truth[self.valid]
         figures = []
-        truth = self.truth[self.train]
         for model in models:
-            songs = self.validation(model)
 
-            def validate(network: torch.nn.Module = model.network, songs: np.ndarray = songs) -> float:
-                best = predict_log_probs(network, self.items).argmax(dim=-1).numpy()
-                return float((best[songs] == truth[songs]).mean())
+            def validate(network: torch.nn.Module = model.network) -> float:
+                best = predict_log_probs(network, self.valid_items).argmax(dim=-1).numpy()
+                return float((best == truth).mean())
 
             trainer = Trainer(model.network, model.head, self.items, self.flat, model.settings, validate=validate)
             figures.append(trainer.run().best_value or 0.0)
