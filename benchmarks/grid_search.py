@@ -3,8 +3,8 @@
     CROWDPRISM_DATA=... python benchmarks/grid_search.py [--threads 2] [--epochs 60] [--repeats 3]
 
 The Music grid of the GeoCrowdNet paper: six settings (two learning rates, three strengths of F), five trials
-from different seeds on one 595/105 split. Best epoch and best setting are chosen by the true labels of the validation songs, as in
-the paper. Results go to results/grid_search.json.
+from different seeds on one 595/105 split. Best epoch and best setting are chosen by the true labels of the validation
+songs, as in the paper. Results go to results/grid_search.json.
 """
 
 from __future__ import annotations
