@@ -18,6 +18,7 @@ from crowdprism.diagnostics import (
     fleiss_kappa,
     gwet_ac1,
     krippendorff_alpha,
+    pairwise_agreement,
     raw_agreement,
 )
 from crowdprism.diagnostics.agreement import label_counts
@@ -168,6 +169,8 @@ def test_coefficients_ignore_row_order_names_and_weights(seed) -> None:
     )
     for measure in (raw_agreement, fleiss_kappa, krippendorff_alpha):
         assert measure(b) == pytest.approx(measure(a), abs=1e-12)
+    pairs = [np.sort(pairwise_agreement(each).cohen) for each in (a, b)]
+    np.testing.assert_allclose(*pairs, atol=1e-12, equal_nan=True)
 
 
 def test_perfect_agreement_is_one_and_one_label_alone_is_not_defined() -> None:

@@ -1,4 +1,4 @@
-"""Annotators: kinds, quality, bias, trends and copying on crowds whose answer is known."""
+"""Annotators: kinds, quality, bias, trends, groups and copying on crowds whose answer is known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from crowdprism.diagnostics.annotator_accounts import (
     annotator_report,
     copying,
     label_information,
+    similar_annotators,
     spammer_score,
 )
+from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.simulate import (
     demo_annotations,
@@ -109,6 +111,12 @@ def test_without_times_trends_are_unknown() -> None:
     assert np.isnan(annotator_report(fitted(annotations), annotations).drift).all()
 
 
+def test_like_annotators_form_a_group() -> None:
+    crowd = np.concatenate([one_coin([0.95] * 4, 3), one_label_spammers([0] * 3, 3)])
+    annotations = simulate_annotations(np.arange(900) % 3, crowd, per_item(900, 7, labels=5))
+    assert similar_annotators(fitted(annotations)).tolist() == [0, 0, 0, 0, 1, 1, 1]
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_copy_is_suspected_and_honest_pairs_are_not(seed: int) -> None:
     truth = np.arange(800) % 4
@@ -129,7 +137,7 @@ def test_annotators_who_share_a_confusion_are_not_taken_for_copies() -> None:
     assert not len(copying(annotations).z)
 
 
-def test_methods_without_confusions_have_no_spammer_score() -> None:
+def test_methods_without_confusions_cannot_group() -> None:
     annotations = Annotations.from_dense([[0, 0, 1], [1, 1, 0], [0, 0, 0]])
     result = fitted(annotations)
     bare = FitResult(
@@ -139,6 +147,8 @@ def test_methods_without_confusions_have_no_spammer_score() -> None:
         classes=result.classes,
         class_probabilities=result.class_probabilities,
     )
+    with pytest.raises(UnsuitableDataError, match="by-hand gives none"):
+        similar_annotators(bare)
     assert np.isnan(annotator_report(bare, annotations).spammer_score).all()
 
 

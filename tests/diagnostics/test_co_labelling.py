@@ -12,6 +12,8 @@ from crowdprism.diagnostics import (
     co_labelling_graph,
     cohen_kappa,
     coverage,
+    pairwise_agreement,
+    scott_pi,
 )
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError
 
@@ -41,11 +43,25 @@ def test_cohen_kappa_equals_statsmodels(weights) -> None:
     assert mine == pytest.approx(cohens_kappa(counts, wt=weights, return_results=False), abs=1e-12)
 
 
-def test_cohen_by_hand() -> None:
+def test_cohen_and_scott_by_hand() -> None:
     # Both say yes 20 times, both no 15 times, 5 + 10 times they differ (Cohen's kappa .4 in the usual example).
     rows = [[1, 1]] * 20 + [[1, 0]] * 5 + [[0, 1]] * 10 + [[0, 0]] * 15
     a = Annotations.from_dense(rows, annotator_names=["ann", "bob"])
     assert cohen_kappa(a, "ann", "bob") == pytest.approx(0.4)
+    shares = np.array([45, 55]) / 100
+    chance = (shares**2).sum()
+    assert scott_pi(a, "ann", "bob") == pytest.approx((0.7 - chance) / (1 - chance))
+
+
+def test_the_pairwise_table_equals_each_pair_alone() -> None:
+    a = annotations_of(sparse_crowd(4, n_items=90))
+    table = pairwise_agreement(a)
+    assert len(table) == 21
+    for row in range(len(table)):
+        first, second = table.first[row], table.second[row]
+        assert table.cohen[row] == pytest.approx(cohen_kappa(a, first, second), abs=1e-12)
+        assert table.scott[row] == pytest.approx(scott_pi(a, first, second), abs=1e-12)
+    assert table.to_frame().shape == (21, 6)
 
 
 def test_annotator_agreement_by_loops_with_repeated_answers() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -110,9 +111,12 @@ def test_few_and_many_classes_say_which_certificates_are_off(n_classes: int, wor
 
 
 def test_the_bound_admits_that_it_is_vacuous(perfect: tuple[FitResult, Annotations]) -> None:
-    sentence = examine(*perfect)["error bound"].sentence
-    assert "vacuous" in sentence
-    assert "left out" in sentence
+    layer = SimpleNamespace(in_features=20, out_features=3)
+    network = SimpleNamespace(modules=lambda: iter([layer]))
+    without, with_network = examine(*perfect), examine(*perfect, network=network, input_norm=50.0)
+    assert "vacuous" in without["error bound"].sentence
+    assert "left out" in without["error bound"].sentence
+    assert with_network["error bound"].value > without["error bound"].value
 
 
 def test_annotations_of_another_fit_are_an_error(perfect: tuple[FitResult, Annotations]) -> None:

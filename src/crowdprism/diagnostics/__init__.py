@@ -13,6 +13,7 @@ from crowdprism.diagnostics.annotator_accounts import (
     CopyingSuspicion,
     annotator_report,
     copying,
+    similar_annotators,
 )
 from crowdprism.diagnostics.bounds import nearest_anchors, nearest_specialists
 from crowdprism.diagnostics.calibration import Calibration, calibration, fit_temperature, with_temperature
@@ -20,24 +21,28 @@ from crowdprism.diagnostics.co_labelling import (
     AnnotatorAgreement,
     CoLabellingGraph,
     Coverage,
+    PairwiseAgreement,
     annotator_agreement,
     co_labelling_graph,
     cohen_kappa,
     coverage,
+    pairwise_agreement,
+    scott_pi,
 )
 from crowdprism.diagnostics.findings import Finding, Findings, Severity
 from crowdprism.diagnostics.identifiability import examine
 from crowdprism.diagnostics.item_accounts import ItemReport, LabelQuality, item_report, label_quality
-from crowdprism.diagnostics.label_evidence import matching
+from crowdprism.diagnostics.label_evidence import Intervals, annotator_intervals, matching, result_intervals
 from crowdprism.diagnostics.next_labels import Suggestion, suggest
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
 
 __all__ = ["AgreementReport", "agreement", "fleiss_kappa", "gwet_ac1", "krippendorff_alpha", "raw_agreement"]
-__all__ += ["AnnotatorReport", "CopyingSuspicion", "annotator_report", "copying"]
+__all__ += ["AnnotatorReport", "CopyingSuspicion", "annotator_report", "copying", "similar_annotators"]
 __all__ += ["nearest_anchors", "nearest_specialists"]
 __all__ += ["Calibration", "calibration", "fit_temperature", "with_temperature"]
-__all__ += ["AnnotatorAgreement", "CoLabellingGraph", "Coverage"]
-__all__ += ["annotator_agreement", "co_labelling_graph", "cohen_kappa", "coverage"]
-__all__ += ["Finding", "Findings", "Severity", "examine", "matching"]
+__all__ += ["AnnotatorAgreement", "CoLabellingGraph", "Coverage", "PairwiseAgreement"]
+__all__ += ["annotator_agreement", "co_labelling_graph", "cohen_kappa", "coverage", "pairwise_agreement", "scott_pi"]
+__all__ += ["Finding", "Findings", "Severity", "examine"]
 __all__ += ["ItemReport", "LabelQuality", "item_report", "label_quality"]
+__all__ += ["Intervals", "annotator_intervals", "matching", "result_intervals"]
 __all__ += ["Suggestion", "suggest", "Scattering", "confusion_rows", "scattering"]

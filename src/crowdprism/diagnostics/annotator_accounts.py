@@ -1,4 +1,4 @@
-"""An account of every annotator: how good, careless or adverse, which class is overused, who copies."""
+"""An account of every annotator: how good, careless or adverse, which class is overused, who is alike, who copies."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ from crowdprism.diagnostics.label_evidence import (
     log_seen,
     matching,
     normalized,
+    require_confusions,
     vote_table,
 )
+from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import cell_counts
 
 CLEAR = 0.9  # posterior probability from which on a kind is stated
 MIN_LABELS_FOR_TREND = 10
 TAILS = ((1 - 0.95) / 2, 1 - (1 - 0.95) / 2)  # of the interval of the accuracy
+GROUP_DISTANCE = 0.5  # Hellinger distance; 0 is alike, 1 is never the same label
+MAX_GROUPED = 5_000  # clustering compares all pairs
 
 MIN_COMMON = 10  # shared items before copying is considered
 MIN_PAIRS = 20  # pairs needed to tell what is usual in the crowd
@@ -191,6 +195,35 @@ def trend(
         if first.std() > 0 and second.std() > 0:
             correlation[person] = np.corrcoef(first, second)[0, 1]
     return correlation, correlation * np.sqrt(np.maximum(counts - 1, 0))
+
+
+def similar_annotators(result: FitResult, *, distance: float = GROUP_DISTANCE) -> NDArray[np.int64]:
+    """Groups of annotators with like confusions, numbered from the largest: (n_annotators,).
+
+    Clusters by complete linkage: no two annotators of a group are farther apart than `distance` (Hellinger, weighted
+    by the class prior).
+
+    Examples
+    --------
+    >>> from crowdprism.aggregators import make_aggregator
+    >>> a = Annotations.from_dense([[0, 0, 1]] * 20 + [[1, 1, 0]] * 20)
+    >>> similar_annotators(make_aggregator("dawid-skene").fit(a).result_).tolist()
+    [0, 0, 1]
+    """
+    from scipy.cluster.hierarchy import fcluster, linkage
+
+    confusions = require_confusions(result, "Grouping annotators")
+    if len(confusions) > MAX_GROUPED:
+        raise UnsuitableDataError(
+            f"Grouping compares all pairs and {len(confusions)} annotators are more than {MAX_GROUPED}. "
+            "Leave out annotators with few labels (Annotations.drop_annotators)."
+        )
+    if len(confusions) < 2:
+        return np.zeros(len(confusions), dtype=np.int64)
+    weighted = np.sqrt(confusions * class_prior_of(result)[:, None] / 2)
+    found = fcluster(linkage(weighted.reshape(len(confusions), -1), "complete"), distance, "distance") - 1
+    by_size = np.argsort(-np.bincount(found), kind="stable")
+    return np.asarray(np.argsort(by_size)[found], dtype=np.int64)
 
 
 @dataclass(frozen=True)

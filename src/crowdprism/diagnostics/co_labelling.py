@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, known_positions
-from crowdprism.annotations.pairs import bipartite_components, ranked, response_matrix, sums_by
+from crowdprism.annotations.pairs import bipartite_components, co_label_entries, ranked, response_matrix, sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, UnsuitableDataError, counted, some
 
 KappaWeights = Literal["linear", "quadratic"]
@@ -150,6 +150,20 @@ def pair_table(annotations: Annotations, first: Hashable, second: Hashable) -> N
     return table
 
 
+def _kappa(table: NDArray[np.float64], weights: KappaWeights | None = None, *, pooled: bool = False) -> float:
+    powers = {None: 0, "linear": 1, "quadratic": 2}
+    if weights not in powers:
+        raise InvalidParameterError(f'weights must be None, "linear" or "quadratic", not {weights!r}.')
+    distance = np.abs(np.subtract.outer(np.arange(len(table)), np.arange(len(table)))).astype(np.float64)
+    cost = np.where(distance > 0, distance ** powers[weights], 0.0)
+    share = table / table.sum()
+    first, second = share.sum(axis=1), share.sum(axis=0)
+    if pooled:
+        first = second = (first + second) / 2
+    expected = float(first @ cost @ second)
+    return 1 - float((share * cost).sum()) / expected if expected > 0 else float("nan")
+
+
 def cohen_kappa(
     annotations: Annotations, first: Hashable, second: Hashable, weights: KappaWeights | None = None
 ) -> float:
@@ -161,15 +175,69 @@ def cohen_kappa(
     >>> cohen_kappa(a, "ann", "bob")
     0.5
     """
-    table = pair_table(annotations, first, second)
-    powers = {None: 0, "linear": 1, "quadratic": 2}
-    if weights not in powers:
-        raise InvalidParameterError(f'weights must be None, "linear" or "quadratic", not {weights!r}.')
-    distance = np.abs(np.subtract.outer(np.arange(len(table)), np.arange(len(table)))).astype(np.float64)
-    cost = np.where(distance > 0, distance ** powers[weights], 0.0)
-    share = table / table.sum()
-    expected = float(share.sum(axis=1) @ cost @ share.sum(axis=0))
-    return 1 - float((share * cost).sum()) / expected if expected > 0 else float("nan")
+    return _kappa(pair_table(annotations, first, second), weights)
+
+
+def scott_pi(annotations: Annotations, first: Hashable, second: Hashable) -> float:
+    """Scott's pi of two annotators: as Cohen's kappa, with chance by the label shares of both together.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0], [0, 1], [1, 1], [1, 1]], annotator_names=["ann", "bob"])
+    >>> round(scott_pi(a, "ann", "bob"), 3)
+    0.467
+    """
+    return _kappa(pair_table(annotations, first, second), pooled=True)
+
+
+@dataclass(frozen=True)
+class PairwiseAgreement:
+    """One row for each pair of annotators who share items; arrays are (n_pairs,)."""
+
+    first: NameArray
+    second: NameArray
+    n_common: NDArray[np.int64]  # shared items (pairs of annotations, where an annotator labelled an item repeatedly)
+    raw: NDArray[np.float64]
+    cohen: NDArray[np.float64]  # Cohen's kappa
+    scott: NDArray[np.float64]  # Scott's pi
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def to_frame(self, kind: str = "polars") -> Any:
+        """The table as a data frame; `kind` as in `Annotations.to_frame`."""
+        return frame_of_columns(vars(self), kind)
+
+
+def pairwise_agreement(annotations: Annotations) -> PairwiseAgreement:
+    """Compare all pairs of annotators who share an item; the cost grows with shared items, not annotators squared.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 0, -1], [0, 1, 1], [1, 1, 1]], annotator_names=["ann", "bob", "cy"])
+    >>> table = pairwise_agreement(a)
+    >>> table.first.tolist(), table.second.tolist(), table.n_common.tolist()
+    (['ann', 'ann', 'bob'], ['bob', 'cy', 'cy'], [3, 2, 2])
+    """
+    entries = co_label_entries(replace(annotations, weight=None))
+    common = entries.common()
+    raw = entries.agreeing() / common
+    cohen, scott = np.zeros((2, entries.n_pairs))  # agreement expected by chance
+    for label in range(entries.n_classes):  # class by class, so that memory follows the pairs alone
+        first, second = (
+            sums_by(entries.pair[rows], entries.count[rows], entries.n_pairs) / common
+            for rows in (entries.first_label == label, entries.second_label == label)
+        )
+        cohen += first * second
+        scott += np.square((first + second) / 2)
+    return PairwiseAgreement(
+        first=annotations.annotators[entries.first],
+        second=annotations.annotators[entries.second],
+        n_common=common.astype(np.int64),
+        raw=raw,
+        cohen=beyond_chance(raw, cohen),
+        scott=beyond_chance(raw, scott),
+    )
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from crowdprism.diagnostics.bounds import (
     label_probability_bound,
     nearest_anchors,
     nearest_specialists,
+    network_layers,
+    sensitive_complexity,
     theorem_conditions,
     theorem_inputs,
 )
@@ -52,6 +54,9 @@ def examine(
     annotations: Annotations,
     *,
     class_probabilities: Any = None,
+    network: Any = None,
+    image_shape: tuple[int, int] | None = None,
+    input_norm: float | None = None,
     graph: CoLabellingGraph | None = None,
     seed: int = 0,
 ) -> Findings:
@@ -62,6 +67,9 @@ def examine(
     class_probabilities
         (n_items, n_classes) from features alone, such as `model.predict_proba(X)`. By default those of the result,
         which contain the annotations: anchors and scattering then look better than the classifier is.
+    network, image_shape, input_norm
+        Network (anything with torch's `modules()`), image size and Frobenius norm of the features, for the bounds of
+        Theorem 1. Without them the bounds leave the network out and are too small.
     graph
         `co_labelling_graph(annotations)`, if already computed.
 
@@ -78,7 +86,8 @@ def examine(
     own = class_probabilities is None
     shares = np.asarray(result.class_probabilities if own else class_probabilities, dtype=float)
     confusions = None if result.confusions is None else np.asarray(result.confusions, dtype=float)
-    inputs = theorem_inputs(confusions, shares, annotations)
+    complexity = 0.0 if network is None else sensitive_complexity(network_layers(network, image_shape=image_shape))
+    inputs = theorem_inputs(confusions, shares, annotations, complexity=complexity, input_norm=input_norm or 0.0)
     tests: dict[str, Scattering] = {}  # with small shares counted as zero, by what was tested
 
     def scattered(what: str, table: FloatArray) -> Finding:
@@ -94,7 +103,7 @@ def examine(
         lambda: anchors_finding(shares, result, own=own),
         lambda: rank_finding("class probabilities", shares),
         lambda: scattered("class probabilities", shares),
-        lambda: bound_finding(inputs),
+        lambda: bound_finding(inputs, with_network=network is not None),
     ]
     missing: list[Finding] = []
     if confusions is None:
@@ -265,7 +274,7 @@ def theorem_finding(confusions: FloatArray, shares: FloatArray, inputs: TheoremI
     return judged("conditions of Theorem 1", not failing, sentence, remedy, float(held), float(n_all), details)
 
 
-def bound_finding(inputs: TheoremInputs) -> Finding:
+def bound_finding(inputs: TheoremInputs, *, with_network: bool) -> Finding:
     """The proven bound on the error of label probabilities; at 2 or more it says nothing about the size of errors."""
     bound = label_probability_bound(inputs)
     vacuous = bound >= LARGEST_ERROR
@@ -275,7 +284,8 @@ def bound_finding(inputs: TheoremInputs) -> Finding:
             f"The proven bound on the mean squared error of label probabilities is {bound:.3g}. No error exceeds 2, so "
             "the bound is vacuous; it only shows that errors fall with the square root of the number of annotations."
         )
-    sentence += " The network was not given and is left out."
+    if not with_network:
+        sentence += " The network was not given and is left out."
     return judged("error bound", not vacuous, sentence, "", bound, LARGEST_ERROR)
 
 
