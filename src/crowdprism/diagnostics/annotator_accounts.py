@@ -19,6 +19,7 @@ from crowdprism.diagnostics.label_evidence import (
     FloatArray,
     LabelEvidence,
     class_probabilities_without,
+    columns_of,
     label_evidence,
     log_seen,
     matching,
@@ -257,18 +258,24 @@ def copying(annotations: Annotations, *, z: float = SUSPICIOUS_Z) -> CopyingSusp
     ([0], [6])
     """
     confusions, log_items = judged_by_votes(annotations)
-    first_row, second_row = pairs_on_items(annotations)
-    expected = np.empty(len(first_row))
+    log_labels, n_annotators = columns_of(np.log(confusions), annotations), annotations.n_annotators
+    one, two = pairs_on_items(annotations)
+    key = annotations.annotator[one].astype(np.int64) * n_annotators + annotations.annotator[two]
+    order = np.argsort(key, kind="stable")
+    one, two, key = one[order], two[order], key[order]
+    is_new = np.diff(key, prepend=-1) > 0
+    pair = np.cumsum(is_new) - 1  # the place among pairs of annotators, which are sorted
+    first, second = np.divmod(key[is_new], max(n_annotators, 1))
+    expected = np.empty(len(pair))
     at_once = max(1, ENTRIES_AT_ONCE // annotations.n_classes**2)
-    for start in range(0, len(first_row), at_once):
+    for start in range(0, len(pair), at_once):
         rows = slice(start, start + at_once)
-        one, two = first_row[rows], second_row[rows]
-        theirs, others = confusions[annotations.annotator[one]], confusions[annotations.annotator[two]]
-        place = np.arange(len(one))
-        log = log_items[annotations.item[one]]
-        log = log - np.log(theirs[place, :, annotations.label[one]]) - np.log(others[place, :, annotations.label[two]])
-        expected[rows] = np.einsum("pk,pkl,pkl->p", normalized(log), theirs, others)
-    return suspicious_pairs(annotations, first_row, second_row, expected, z)
+        begin, end = pair[rows][0], pair[rows][-1] + 1
+        equal = np.einsum("pkl,pkl->pk", confusions[first[begin:end]], confusions[second[begin:end]])  # by true class
+        log = log_items[annotations.item[one[rows]]] - log_labels[one[rows]] - log_labels[two[rows]]
+        expected[rows] = (normalized(log) * equal[pair[rows] - begin]).sum(axis=1)
+    same = annotations.label[one] == annotations.label[two]
+    return suspicious_pairs((first, second), pair, same, expected, z)
 
 
 def judged_by_votes(annotations: Annotations) -> tuple[FloatArray, FloatArray]:
@@ -283,15 +290,18 @@ def judged_by_votes(annotations: Annotations) -> tuple[FloatArray, FloatArray]:
 
 
 def suspicious_pairs(
-    annotations: Annotations, first_row: NDArray[Any], second_row: NDArray[Any], expected: FloatArray, threshold: float
+    people: tuple[NDArray[np.int64], NDArray[np.int64]],  # (n_pairs,) each, the annotators of each pair
+    pair: NDArray[np.int64],  # (n_comparisons,) which pair is compared
+    same: NDArray[np.bool_],
+    expected: FloatArray,
+    threshold: float,
 ) -> CopyingSuspicion:
     """Add up agreements by pair of annotators and keep the pairs far above expectation."""
-    one, two = (annotations.annotator[rows].astype(np.int64) for rows in (first_row, second_row))
-    key, pair = np.unique(np.minimum(one, two) * annotations.n_annotators + np.maximum(one, two), return_inverse=True)
-    common = np.bincount(pair, minlength=len(key))
-    seen = np.bincount(pair, annotations.label[first_row] == annotations.label[second_row], len(key))
-    mean = np.bincount(pair, expected, len(key)).astype(np.float64)
-    spread = np.sqrt(np.bincount(pair, expected * (1 - expected), len(key)) + FLOOR)
+    n_pairs = len(people[0])
+    common = np.bincount(pair, minlength=n_pairs)
+    seen = np.bincount(pair, same, n_pairs)
+    mean = np.bincount(pair, expected, n_pairs).astype(np.float64)
+    spread = np.sqrt(np.bincount(pair, expected * (1 - expected), n_pairs) + FLOOR)
     excess, judged = (seen - mean) / spread, common >= MIN_COMMON
     if judged.sum() >= MIN_PAIRS:  # measured from the median of the judged pairs, in units of their usual scatter
         centre = np.median(excess[judged])
@@ -299,5 +309,5 @@ def suspicious_pairs(
         excess = (excess - max(centre, 0.0)) / max(usual, 1.0)
     kept = np.flatnonzero(judged & (excess > threshold))
     kept = kept[np.argsort(-excess[kept], kind="stable")]
-    first, second = np.divmod(key[kept], max(annotations.n_annotators, 1))
+    first, second = (side[kept] for side in people)
     return CopyingSuspicion(first, second, common[kept], seen[kept].astype(np.int64), mean[kept], excess[kept])

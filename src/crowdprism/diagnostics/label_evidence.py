@@ -31,6 +31,7 @@ FLOOR = 1e-10  # class probabilities of exactly zero cannot be divided out
 CONFUSION_FLOOR = 1e-3
 PSEUDO_COUNT = 0.5  # Jeffreys' prior for how often each label is given
 ACCURACY_GRID = np.linspace(0.0025, 0.9975, 200)
+FACTORS = 32  # probabilities multiplied before a logarithm is taken; the product of so many cannot vanish
 CHANCE_BAND = 0.15  # an accuracy within this share of the way from chance to perfection counts as chance
 
 N_DRAWS = 400
@@ -85,8 +86,10 @@ def require_probabilities(class_probabilities: Any, annotations: Annotations) ->
 
 
 def normalized(log: FloatArray) -> FloatArray:
-    shares: FloatArray = np.exp(log - log.max(axis=1, keepdims=True))
-    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+    shares = log - log.max(axis=1, keepdims=True)
+    np.exp(shares, out=shares)  # in place, because the tables may be large
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
 
 
 def vote_table(annotations: Annotations, weight: FloatArray | None = None) -> FloatArray:
@@ -103,7 +106,13 @@ def item_sums(annotations: Annotations, values: FloatArray) -> FloatArray:
 
 def log_seen(annotations: Annotations, confusions: FloatArray) -> FloatArray:
     """Log likelihood of each item's annotations under each true class: (n_items, n_classes)."""
-    return item_sums(annotations, np.log(confusions)[annotations.annotator, :, annotations.label])
+    return item_sums(annotations, columns_of(np.log(confusions), annotations))
+
+
+def columns_of(tables: FloatArray, annotations: Annotations) -> FloatArray:
+    """(n_annotations, true class) the column of each label in its annotator's table (true class, given label)."""
+    columns = np.swapaxes(tables, 1, 2).reshape(-1, annotations.n_classes)  # a copy, each column in one piece
+    return np.asarray(columns[annotations.annotator.astype(np.int64) * annotations.n_classes + annotations.label])
 
 
 def class_probabilities_without(result: FitResult, annotations: Annotations) -> FloatArray:
@@ -113,9 +122,9 @@ def class_probabilities_without(result: FitResult, annotations: Annotations) -> 
     """
     log = np.log(np.maximum(result.class_probabilities, FLOOR))[annotations.item]
     if result.confusions is not None:
-        own = np.maximum(result.confusions, CONFUSION_FLOOR)[annotations.annotator, :, annotations.label]
-        power = 1.0 if annotations.weight is None else annotations.weight[:, None]
-        log = log - power * np.log(own)
+        log_confusions = np.log(np.maximum(result.confusions, CONFUSION_FLOOR))
+        own = columns_of(log_confusions, annotations)
+        log -= own if annotations.weight is None else own * annotations.weight[:, None]
     return normalized(log)
 
 
@@ -143,14 +152,10 @@ class LabelEvidence:
 
 def label_evidence(annotations: Annotations, without: FloatArray) -> LabelEvidence:
     """Weigh explanations of each annotator's labels; `without` is from `class_probabilities_without`."""
-    n_annotators, n_classes = annotations.n_annotators, annotations.n_classes
     counts = cell_counts(annotations, without.T)
     right = without[np.arange(len(without)), annotations.label]
-    log_likelihood = np.empty((n_annotators, len(ACCURACY_GRID)))
-    for place, accuracy in enumerate(ACCURACY_GRID):
-        each = np.log(right * accuracy + (1 - right) * (1 - accuracy) / (n_classes - 1))
-        log_likelihood[:, place] = np.bincount(annotations.annotator, each, n_annotators)
-    chance = 1 / n_classes
+    log_likelihood = steady_log_likelihood(annotations, right)
+    chance = 1 / annotations.n_classes
     near_chance = np.abs(ACCURACY_GRID - chance) <= CHANCE_BAND * (1 - chance)
     one_habit = dirichlet_multinomial(counts.sum(axis=1))
     return LabelEvidence(
@@ -160,6 +165,27 @@ def label_evidence(annotations: Annotations, without: FloatArray) -> LabelEviden
         accuracy=np.exp(log_likelihood - log_mean(log_likelihood)[:, None]) / len(ACCURACY_GRID),
         counts=counts,
     )
+
+
+def steady_log_likelihood(annotations: Annotations, right: FloatArray) -> FloatArray:
+    """(n_annotators, 200) log likelihood of each accuracy of `ACCURACY_GRID`.
+
+    `right` (n_annotations,) is the probability that the label is right. Probabilities of a few labels are multiplied
+    before the logarithm is taken, which takes longer than all the rest.
+    """
+    by_annotator = np.argsort(annotations.annotator, kind="stable")
+    right = right[by_annotator]
+    n_labels = annotations.labels_per_annotator
+    n_factors = -(-n_labels // FACTORS)  # products of each annotator
+    annotator = np.repeat(np.arange(len(n_labels)), n_factors)
+    place = np.arange(len(annotator)) - np.repeat(np.cumsum(n_factors) - n_factors, n_factors)
+    start = np.repeat(np.cumsum(n_labels) - n_labels, n_factors) + place * FACTORS
+    found = np.zeros((len(n_labels), len(ACCURACY_GRID)))
+    for column, accuracy in enumerate(ACCURACY_GRID if len(right) else ()):
+        by_chance = (1 - accuracy) / (annotations.n_classes - 1)
+        products = np.multiply.reduceat(by_chance + right * (accuracy - by_chance), start)
+        found[:, column] = np.bincount(annotator, np.log(products), len(n_labels))
+    return found
 
 
 def log_mean(values: FloatArray) -> FloatArray:
