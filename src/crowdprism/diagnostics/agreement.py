@@ -198,10 +198,8 @@ def retest_agreement(annotations: Annotations) -> tuple[int, float]:
     """
     person = annotations.item.astype(np.int64) * annotations.n_annotators + annotations.annotator
     answer = person * annotations.n_classes + annotations.label
-    pairs, equal = (
-        sum(int(n) * (int(n) - 1) // 2 for n in np.unique(key, return_counts=True)[1] if n > 1)
-        for key in (person, answer)
-    )
+    times = (np.unique(key, return_counts=True)[1] for key in (person, answer))
+    pairs, equal = (int((n * (n - 1) // 2).sum()) for n in times)
     return pairs, equal / pairs if pairs else float("nan")
 
 

@@ -36,12 +36,19 @@ def as_written(cell: str) -> str:
 def write_csv(file: IO[str], columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns as CSV with inert cells; None is an empty cell."""
     plain = [list(columns), *(["" if cell is None else str(cell) for cell in cells] for cells in columns.values())]
-    names, *texts = ([inert(text) if _FORMULA.match(text) else text for text in one] for one in plain)
+    names, *texts = ([inert(text) for text in one] if is_odd(one) else one for one in plain)
     if [names, *texts] != plain:
-        names.append(MARKER)
+        names = [*names, MARKER]
         texts.append([""] * len(texts[0]))
-    file.write(",".join(map(quoted, names)) + "\n")
-    file.writelines(",".join(map(quoted, row)) + "\n" for row in zip(*texts, strict=True))
+    names, *texts = ([quoted(text) for text in one] if is_odd(one) else one for one in (names, *texts))
+    file.write(",".join(names) + "\n")
+    file.writelines(",".join(row) + "\n" for row in zip(*texts, strict=True))
+
+
+def is_odd(texts: Sequence[str]) -> bool:
+    """Whether any text may need a quote before it or around it."""
+    odd = rf"{FORMULA}|{SPLITS}|\x1f"  # which is a blank for Python, but not for polars
+    return bool(pl.Series(texts, dtype=pl.String).str.contains(odd).any())
 
 
 def quoted(text: str) -> str:

@@ -109,21 +109,20 @@ def content_of_files(
 def content_of_document(
     document: Document, wanted: set[Any], names: NameArray, item: str, used: set[str], folder: Path
 ) -> ItemContent:
-    spelling = Spelling(names)
     if document.container in ("table", "parquet"):
-        frame = document.frame
-        if item not in frame.columns:
+        free = [name for name in document.columns if name not in used and not name.startswith("_")]
+        if not free or item not in document.columns:
             return ItemContent()
+        frame, spelling = document.frame, Spelling(names)
         known = [name for name in frame[item].unique().to_list() if spelling(name) in wanted]
         frame = frame.filter(pl.col(item).is_in(known))
-        free = [name for name in frame.columns if name not in used and not name.startswith("_")]
-        distinct = frame.group_by(item).agg(pl.col(free).n_unique()) if free and frame.height else None
+        distinct = frame.group_by(item).agg(pl.col(free).n_unique()) if frame.height else None
         kept = [name for name in free if distinct is not None and distinct[name].max() == 1]
         records = frame.select(item, *kept).unique(subset=[item], maintain_order=True).to_dicts()
         return content_of_records(records, item, kept, names, folder)
     if not document.is_records or not any(isinstance(document.json[0].get(name), dict) for name in NESTED):
         return ItemContent()
-    records = [flat(record) for record in document.records]
+    records, spelling = [flat(record) for record in document.records], Spelling(names)
     records = [record for record in records if spelling(record.get(item)) in wanted]
     columns = [name for name in (records[0] if records else {}) if name not in used]
     return content_of_records(records, item, columns, names, folder)
