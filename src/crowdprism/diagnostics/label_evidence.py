@@ -86,7 +86,7 @@ def require_probabilities(class_probabilities: Any, annotations: Annotations) ->
 
 
 def normalized(log: FloatArray) -> FloatArray:
-    shares = log - log.max(axis=1, keepdims=True)
+    shares: FloatArray = log - log.max(axis=1, keepdims=True)
     np.exp(shares, out=shares)  # in place, because the tables may be large
     shares /= shares.sum(axis=1, keepdims=True)
     return shares
