@@ -1,11 +1,22 @@
-"""JSON is parsed whole or refused with a place."""
+"""JSON as Python values, and the shapes that exports must have."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import pytest
 
 from crowdprism.errors import UnreadableFileError
-from crowdprism.formats.json_text import JsonLines, cell_json, parse_json
+from crowdprism.formats.json_text import (
+    JsonLines,
+    LabelStudioTask,
+    PeerannotAnswers,
+    WorkerResponses,
+    cell_json,
+    fields_of_shape,
+    parse_json,
+    require_shape,
+)
 
 
 def test_a_value_per_line_and_a_single_record_are_json_lines() -> None:
@@ -37,3 +48,26 @@ def test_a_cell_that_is_no_json_stays_text() -> None:
     assert cell_json('{"a": [1]}') == {"a": [1]}
     for text in ("{broken", "[" * 10_000, "1" * 5000, '{"a": 1, "a": 2}'):
         assert cell_json(text) == text
+
+
+def place(entry: int) -> str:
+    return f"x.json entry {entry}"
+
+
+@pytest.mark.parametrize(
+    ("records", "schema", "message"),
+    [
+        ([{}, {"annotations": 5}], LabelStudioTask, r"entry 1: annotations .*expected `array \| null`, got `int`"),
+        ([{"annotations": [{"result": [1]}]}], LabelStudioTask, r"entry 0: annotations\[0\]\.result\[0\] "),
+        ([{}], WorkerResponses, r"entry 0: the record .*missing required field `answers`"),
+        ([{"1": {"a": []}}], PeerannotAnswers, "entry 0"),
+        ([{"q.responses": 1}], fields_of_shape(**{"q.responses": list[Any]}), "entry 0: q.responses"),
+    ],
+)
+def test_the_first_part_of_another_shape_is_named(records: list[Any], schema: Any, message: str) -> None:
+    with pytest.raises(UnreadableFileError, match=message):
+        require_shape(records, schema, place)
+
+
+def test_fields_that_no_reader_looks_at_may_hold_anything() -> None:
+    require_shape([{"id": 1, "other": object()}, {"completions": None, "data": {"a": [{}]}}], LabelStudioTask, place)

@@ -35,7 +35,7 @@ class ChoiceOptions:
         """Let the aggregator learn from the answers that --abstain names."""
         if self.abstain is not None:
             from crowdprism.aggregators.abstentions import use_abstentions
-            from crowdprism.formats.label_cleaning import folded
+            from crowdprism.formats.raw_annotations import folded
 
             own = {folded(name): name for name in annotations.classes.tolist()}
             names = [own.get(folded(name), name) for name in split_names(self.abstain)]

@@ -12,9 +12,8 @@ from crowdprism.annotations.column_roles import REQUIRED, find_columns
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError, UnreadableFileError
 from crowdprism.formats.documents import Document
-from crowdprism.formats.json_text import parse_json
+from crowdprism.formats.json_text import StoredNames, parse_json, require_shape
 from crowdprism.formats.raw_annotations import NUMBERS, RawAnnotations
-from crowdprism.formats.schemas import StoredNames, require_shape
 
 MATRIX_NAMES = ("annotations", "answers", "labels", "votes", "crowd_labels", "label", "arr_0")
 NAMES_MEMBER = "crowdprism_names"

@@ -11,9 +11,6 @@ from crowdprism.annotations.container import Repeats
 from crowdprism.formats.documents import Source
 from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, type_text
 from crowdprism.formats.read import decoding, read_files
-from crowdprism.formats.unpacking import size_in_bytes
-
-READING = ("include_rejected", "skip_missing", "annotator_from", "annotators", "missing", "encoding")
 
 
 def read_choices(source: Source, **options: Any) -> MultiLabelAnnotations:
@@ -41,18 +38,14 @@ def read_choices_with_report(
     separator: str = "|",
     classes: Sequence[Any] | None = None,
     repeats: Repeats = "keep",
-    max_size: int | str | None = None,
     **more: Any,
 ) -> tuple[MultiLabelAnnotations, ReadingReport]:
     """As `read_choices`, and return the account of the reading.
 
     `classes` lists all choices; `more` is as in `read_annotations`: columns, `include_rejected`, `skip_missing`,
-    `annotator_from`, `encoding`.
+    `annotator_from`, `encoding`, `max_size`.
     """
-    named = {name: more.pop(name) for name in READING if name in more}
-    columns = {role: column for role, column in more.items() if column is not None}
-    options = ReadingOptions(columns=columns, max_size=size_in_bytes(max_size), multi=True, **named)
-    raw, report = read_files(source, format, options)
+    raw, report = read_files(source, format, ReadingOptions.of(multi=True, **more))
     with decoding(report.files[0]):
         type_text(raw, classes_are_text=True)
         chosen = [split(cell, separator) for cell in raw.label]

@@ -11,13 +11,12 @@ import polars as pl
 
 from crowdprism.annotations.column_roles import SYNONYMS, find_columns
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
-from crowdprism.formats import argilla, label_studio
+from crowdprism.formats import label_studio, labelling_tools
 from crowdprism.formats.documents import Document, Source
+from crowdprism.formats.json_text import LabelStudioTask
 from crowdprism.formats.raw_annotations import ReadingOptions, joined
 from crowdprism.formats.read import decoding, open_source
-from crowdprism.formats.schemas import LabelStudioTask
 from crowdprism.formats.tables import column_of
-from crowdprism.formats.unpacking import size_in_bytes
 
 ROLES: dict[str, tuple[str, ...]] = {
     "left": ("left", "itema", "modela", "optiona", "responsea", "answera", "assistanta", "texta", "imagea", "item1",
@@ -70,17 +69,11 @@ def read_comparisons(
     ...     {role: list(values) for role, values in read_comparisons(path).columns.items() if values is not None}
     {'left': ['x'], 'right': ['y'], 'winner': ['x'], 'judge': ['ann']}
     """
-    asked = {role: column for role, column in columns.items() if column is not None}
-    unknown = [role for role in asked if role not in ROLES]
+    unknown = [role for role, column in columns.items() if column is not None and role not in ROLES]
     if unknown:
         raise InvalidParameterError(f"read_comparisons takes no {unknown[0]!r}; columns are {', '.join(ROLES)}.")
-    options = ReadingOptions(
-        columns=asked,
-        skip_missing=skip_missing,
-        include_rejected=include_rejected,
-        encoding=encoding,
-        max_size=size_in_bytes(max_size),
-    )
+    given: dict[str, Any] = {**columns, "skip_missing": skip_missing, "include_rejected": include_rejected}
+    options = ReadingOptions.of(**given, encoding=encoding, max_size=max_size)
     parts: list[RawComparisons] = []
     for document, _ in open_source(source, options):
         with decoding(document.name):
@@ -96,7 +89,7 @@ def read_comparisons(
 def read_document(document: Document) -> RawComparisons:
     if label_studio.matches_json(document):
         return from_rows(document, "label-studio pairwise", pairwise_rows(document))
-    if argilla.matches_nested(document) or argilla.matches_flat(document):
+    if labelling_tools.matches_argilla(document) or labelling_tools.matches_flat_argilla(document):
         return replace(from_rows(document, "argilla ranking", ranking_rows(document)), knows_position=False)
     roles = find_roles(document.columns, dict(document.asked))
     absent = [role for role in REQUIRED if role not in roles]
@@ -161,8 +154,8 @@ def pairwise_rows(document: Document) -> Iterator[Row]:
 
 def ranking_rows(document: Document) -> Iterator[Row]:
     """Every pair of options of each Argilla ranking; equal ranks are ties. The order shown is not exported."""
-    nested = argilla.matches_nested(document)
-    for place, _, (value, user, status) in argilla.responses(document, role="winner", nested=nested)[1]:
+    nested = labelling_tools.matches_argilla(document)
+    for place, _, (value, user, status) in labelling_tools.responses(document, role="winner", nested=nested)[1]:
         if status != "submitted" and not document.options.include_rejected:
             continue
         for one, other in combinations(ranked_options(value, document.place(place)), 2):

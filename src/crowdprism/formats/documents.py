@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from crowdprism.annotations.frames import columns_of_frame, is_frame
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import text_tables
-from crowdprism.formats.json_text import JsonLines, parse_json
-from crowdprism.formats.numpy_files import arrays_of
-from crowdprism.formats.parquet_files import read_parquet
+from crowdprism.formats.binary_files import arrays_of, read_parquet
+from crowdprism.formats.json_text import JsonLines, Schema, parse_json, require_shape
 from crowdprism.formats.raw_annotations import ReadingOptions
-from crowdprism.formats.schemas import Schema, require_shape
 from crowdprism.formats.text_tables import decode, read_table
 from crowdprism.formats.unpacking import PACKINGS, data_ending, packing_of, read_bytes, unpack, unzip
 

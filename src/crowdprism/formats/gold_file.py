@@ -14,11 +14,10 @@ from crowdprism.annotations.names import NameArray
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import label_studio
 from crowdprism.formats.documents import Document, missing_file, open_documents
+from crowdprism.formats.json_text import LabelStudioTask
 from crowdprism.formats.raw_annotations import ReadingOptions
 from crowdprism.formats.read import decoding
-from crowdprism.formats.schemas import LabelStudioTask
 from crowdprism.formats.tables import MISSING_LABELS
-from crowdprism.formats.unpacking import size_in_bytes
 
 LABEL_NAMES = (*SYNONYMS["gold"], *SYNONYMS["label"])
 AUDIT = "audit"  # column or field that names the audit a question belongs to
@@ -40,15 +39,6 @@ def read_gold(
 
     Columns are found by name (item, task, ...; gold, label, answer, ...), else the first is the item and the second the
     label. A file without a header works if its first line names a known item. `max_size` is as in `read_annotations`.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from crowdprism.annotations.names import name_array
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(f"{folder}/gold.csv").write_text("id,truth\\n7,cat\\n8,\\n")
-    ...     read_gold(f"{folder}/gold.csv", name_array([7, 8]), name_array(["cat", "dog"])).pairs
-    ((7, 'cat'),)
     """
     source = Path(path)
     if not source.exists():
@@ -56,7 +46,7 @@ def read_gold(
     rows: list[tuple[Any, Any]] = []
     audits: list[str] = []
     with decoding(str(source)):
-        documents = open_documents(source, ReadingOptions(max_size=size_in_bytes(max_size)))
+        documents = open_documents(source, ReadingOptions.of(max_size=max_size))
     for document in documents:
         with decoding(document.name):
             found, named = tasks(document) if label_studio.matches_json(document) else table(document, items)

@@ -9,17 +9,10 @@ from pathlib import PurePath
 from typing import Any
 
 from crowdprism.annotations.times import moment_in_seconds
+from crowdprism.formats import json_text
 from crowdprism.formats.documents import Document
-from crowdprism.formats.json_text import cell_json
-from crowdprism.formats.mturk import task_answer
+from crowdprism.formats.platforms import task_answer
 from crowdprism.formats.raw_annotations import RawAnnotations
-from crowdprism.formats.schemas import (
-    ManifestMetadata,
-    RequestedAnnotation,
-    WorkerResponses,
-    fields_of_shape,
-    require_shape,
-)
 
 CONSOLIDATED = "consolidated"
 SOURCES = ("source-ref", "source")
@@ -43,7 +36,7 @@ def read_responses(document: Document) -> RawAnnotations:
     raw = RawAnnotations({"item": "(folder)", "annotator": "workerId", "label": "answerContent"}, is_text=True)
     raw.columns |= {"duration": "timeSpentInSeconds", "timestamp": "submissionTime"}
     parent = PurePath(document.name).parent.name
-    for record in document.records_as(WorkerResponses):
+    for record in document.records_as(json_text.WorkerResponses):
         item = record.get("datasetObjectId", parent if parent.isdigit() else document.stem)
         for given in record["answers"]:
             raw.n_rows += 1
@@ -68,7 +61,7 @@ def seconds(given: dict[str, Any]) -> float | None:
 def label_text(content: Any, wanted: str | None) -> Any:
     """The label inside an answer, as text; `wanted` chooses among several fields."""
     if isinstance(content, str):
-        content = cell_json(content)
+        content = json_text.cell_json(content)
     if wanted is not None and isinstance(content, dict) and wanted in content:
         content = content[wanted]
     found = task_answer(content)
@@ -89,7 +82,9 @@ def read_requests(document: Document) -> RawAnnotations:
     for place, record in enumerate(document.records):
         item = object_id(document, place, record, item_field)
         answers = list(answers_of(record))
-        require_shape(answers, RequestedAnnotation, partial("{}, answer {}".format, document.place(place)))
+        json_text.require_shape(
+            answers, json_text.RequestedAnnotation, partial("{}, answer {}".format, document.place(place))
+        )
         for given in answers:
             raw.n_rows += 1
             label = label_text(given.get("annotationData", {}).get("content"), document.asked.get("label"))
@@ -134,7 +129,7 @@ def read_manifest(document: Document) -> RawAnnotations:
     attribute = document.asked.get("label") or document.only(attributes, "label", "label attributes")
     source = document.asked.get("item") or next((name for name in SOURCES if name in document.columns), SOURCES[0])
     raw = RawAnnotations({"item": source, "annotator": "(not in the manifest)", "label": attribute}, is_text=False)
-    shape = fields_of_shape(**{f"{attribute}-metadata": ManifestMetadata | None})
+    shape = json_text.fields_of_shape(**{f"{attribute}-metadata": json_text.ManifestMetadata | None})
     for place, record in enumerate(document.records_as(shape)):
         raw.n_rows += 1
         metadata = record.get(f"{attribute}-metadata") or {}

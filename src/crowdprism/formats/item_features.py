@@ -15,12 +15,11 @@ from numpy.typing import NDArray
 from crowdprism.annotations.checks import check_distinct, check_hashable, check_present, require
 from crowdprism.annotations.names import NameArray, name_array
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
+from crowdprism.formats.binary_files import HEADER_ERRORS
 from crowdprism.formats.documents import Document
-from crowdprism.formats.numpy_files import HEADER_ERRORS
 from crowdprism.formats.raw_annotations import ReadingOptions, whole_numbers_together
 from crowdprism.formats.read import decoding
 from crowdprism.formats.text_tables import text_numbers
-from crowdprism.formats.unpacking import size_in_bytes
 
 ID_COLUMNS = ("item", "id", "item_id", "task", "example")
 FEATURE_ARRAYS = ("features", "X", "x", "images", "data", "arr_0")
@@ -47,32 +46,14 @@ def read_features(
 ) -> Features:
     """Read features from .npy, .npz, .csv, .tsv or .parquet; the content says which it is.
 
-    Parameters
-    ----------
-    id_column
-        Column of a table that holds the item ids; found by name (item, id, ...) by default.
-    array
-        Name of the array in an .npz file; found by name (features, X, ...) by default.
-    max_size
-        As in `read_annotations`.
-    usual_id
-        Column of item ids to take if the table has it and no `id_column` is given.
-
-    In .npy files, and in .npz files without an array of ids, row i is item i.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(f"{folder}/x.csv").write_text("item,width,height\\nb,1,2\\na,3,4\\n")
-    ...     features = read_features(f"{folder}/x.csv")
-    >>> features.ids.tolist(), features.values.tolist()
-    (['b', 'a'], [[1.0, 2.0], [3.0, 4.0]])
+    The column of item ids and the array of an .npz file are found by name (item, id, ...; features, X, ...) unless they
+    are given; `usual_id` is a column of ids to try first. In .npy files, and in .npz files without an array of ids, row
+    i is item i. `max_size` is as in `read_annotations`.
     """
     source = Path(path)
     if not source.exists():
         raise UnreadableFileError(f"There is no file {source}. Pass the features as .npy, .npz, .csv or .parquet.")
-    document = Document(str(source), path=source, options=ReadingOptions(max_size=size_in_bytes(max_size)))
+    document = Document(str(source), path=source, options=ReadingOptions.of(max_size=max_size))
     with decoding(document.name):
         if source.suffix == ".npy" and source.stat().st_size > ON_DISK_FROM:
             features = from_arrays(str(source), {"": on_disk(source)}, array)

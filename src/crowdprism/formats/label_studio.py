@@ -8,9 +8,8 @@ from typing import Any
 
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats.documents import Document
-from crowdprism.formats.json_text import cell_json
+from crowdprism.formats.json_text import LabelStudioRecord, LabelStudioTask, cell_json
 from crowdprism.formats.raw_annotations import RawAnnotations
-from crowdprism.formats.schemas import LabelStudioRecord, LabelStudioTask
 
 # Where a result keeps its label, by its type.
 VALUE_KEYS = ("choices", "rating", "taxonomy", "selected", "number", "text", "labels")

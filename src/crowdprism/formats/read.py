@@ -21,9 +21,14 @@ from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
 from crowdprism.formats import detect
 from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_table, open_documents
-from crowdprism.formats.label_cleaning import clean_labels
-from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport, merged, type_text
-from crowdprism.formats.unpacking import size_in_bytes
+from crowdprism.formats.raw_annotations import (
+    RawAnnotations,
+    ReadingOptions,
+    ReadingReport,
+    clean_labels,
+    merged,
+    type_text,
+)
 
 logger = logging.getLogger("crowdprism")
 # What libraries raise on damaged content, and nothing that a mistake of our own would raise.
@@ -116,19 +121,12 @@ def read_annotations_with_report(
     *,
     classes: Sequence[Hashable] | None = None,
     repeats: Repeats = "keep",
-    include_rejected: bool = False,
-    skip_missing: bool = False,
-    annotator_from: str | None = None,
-    annotators: Sequence[str] | None = None,
-    missing: Sequence[Any] | None = None,
-    encoding: str = "utf-8",
-    max_size: int | str | None = None,
     skip_label: Sequence[str] = (),
     fold_classes: bool = False,
     classes_ordered: bool = False,
-    **columns: str | None,
+    **more: Any,
 ) -> tuple[Annotations, ReadingReport]:
-    """As `read_annotations`, and return the account of the reading as well.
+    """As `read_annotations`, with the same parameters, and return the account of the reading as well.
 
     Examples
     --------
@@ -140,16 +138,7 @@ def read_annotations_with_report(
     >>> report.format, dict(report.columns)
     ('crowd-kit', {'item': 'task', 'annotator': 'worker', 'label': 'label'})
     """
-    options = ReadingOptions(
-        columns={role: column for role, column in columns.items() if column is not None},
-        include_rejected=include_rejected,
-        skip_missing=skip_missing,
-        annotator_from=annotator_from,
-        annotators=annotators,
-        missing=missing,
-        encoding=encoding,
-        max_size=size_in_bytes(max_size),
-    )
+    options = ReadingOptions.of(**more)
     require_known_repeats(repeats)
     raw, report = read_files(source, format, options)
     first = report.files[0]
@@ -240,20 +229,16 @@ def read_files(source: Source, format: str, options: ReadingOptions) -> tuple[Ra
             "read each and join them with `Annotations.concat`."
         )
     raw, (name, *_) = merged(parts), formats
+    if not len(raw.label) and not raw.skipped:
+        raise UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
     if not len(raw.label):
-        raise nothing_read(raw, name)
+        reasons = "; ".join(f"{reason}: {skip}" for reason, skip in raw.skipped.items())
+        raise UnreadableFileError(
+            f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}).",
+            remedy="Pass {include_rejected:True} if such rows should count.",
+        )
     files, n_annotations = tuple(formats), len(raw.label)
     return raw, ReadingReport(formats[name], raw.columns, files, raw.n_rows, n_annotations, raw.skipped, left_out)
-
-
-def nothing_read(raw: RawAnnotations, name: str) -> UnreadableFileError:
-    reasons = "; ".join(f"{reason}: {skip}" for reason, skip in raw.skipped.items())
-    if not reasons:
-        return UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
-    return UnreadableFileError(
-        f"{name} gives no annotation: all of its {raw.n_rows} rows were skipped ({reasons}).",
-        remedy="Pass {include_rejected:True} if such rows should count.",
-    )
 
 
 def leave_out_unreadable(raw: RawAnnotations, options: ReadingOptions) -> None:

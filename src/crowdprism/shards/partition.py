@@ -23,8 +23,8 @@ from crowdprism.annotations.building import gold_by_item, gold_codes
 from crowdprism.annotations.column_roles import REQUIRED, find_columns
 from crowdprism.annotations.names import NameArray, name_array
 from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, UnreadableFileError, some
+from crowdprism.formats.binary_files import COLUMNS, checked_column, read_footer, row_groups, structs
 from crowdprism.formats.gold_file import read_gold
-from crowdprism.formats.parquet_files import COLUMNS, checked_column, read_footer, row_groups, structs
 from crowdprism.formats.raw_annotations import WHOLE_NUMBER
 from crowdprism.formats.tables import MISSING_LABELS, UNFINISHED
 from crowdprism.progress import progress

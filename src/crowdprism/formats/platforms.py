@@ -1,11 +1,15 @@
-"""Amazon Mechanical Turk batch results: a row per assignment, one or several items in each."""
+"""Tables of crowdsourcing platforms: Amazon Mechanical Turk, Toloka and Appen (CrowdFlower)."""
 
 from __future__ import annotations
 
 import re
 from typing import Any
 
+import polars as pl
+
+from crowdprism.annotations.column_roles import find_columns
 from crowdprism.errors import UnreadableFileError, some
+from crowdprism.formats import tables
 from crowdprism.formats.documents import Document
 from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.raw_annotations import RawAnnotations
@@ -14,13 +18,19 @@ INPUT, ANSWER = "Input.", "Answer."
 TASK_ANSWERS = "Answer.taskAnswers"
 BOXES = ".*.on"  # stands for a column per box
 TRUE = ("true", "1", "on", "yes")
+TOLOKA_WORKER, STATUS, TASK = "ASSIGNMENT:worker_id", "ASSIGNMENT:status", "ASSIGNMENT:task_id"
+SUBMITTED = "ASSIGNMENT:submitted"
+ANSWERED = ("APPROVED", "SUBMITTED", "")
+UNIT, WORKER, TAINTED = "_unit_id", "_worker_id", "_tainted"
+GOLD_ENDING = "_gold"
+YES = ("true", "1", "yes")
 
 
-def matches(document: Document) -> bool:
+def matches_mturk(document: Document) -> bool:
     return document.container == "table" and {"HITId", "WorkerId"} <= set(document.columns)
 
 
-def read(document: Document) -> RawAnnotations:
+def read_mturk(document: Document) -> RawAnnotations:
     """Read assignments; rejected ones are skipped unless `include_rejected`."""
     pairs = item_label_pairs(document)
     raw = RawAnnotations(
@@ -151,3 +161,91 @@ def task_answer(content: Any) -> Any:
         return ticked[0] if len(ticked) == 1 else ticked or None
     inner = [found for found in map(task_answer, content.values()) if found is not None]
     return inner[0] if len(inner) == 1 else inner or None
+
+
+def matches_toloka(document: Document) -> bool:
+    return document.container == "table" and any(column.startswith("OUTPUT:") for column in document.columns)
+
+
+def read_toloka(document: Document) -> RawAnnotations:
+    """Read assignments: golden answers become gold; rejected, skipped and expired assignments are skipped."""
+    item = column_for(document, "item", "INPUT:")
+    label = column_for(document, "label", "OUTPUT:")
+    golden = document.asked.get("gold", label.replace("OUTPUT:", "GOLDEN:"))
+    worker = document.asked.get("annotator", TOLOKA_WORKER)
+    document.require_columns(worker)
+    raw = RawAnnotations({"item": item, "annotator": worker, "label": label}, is_text=True)
+    if golden in document.columns:
+        raw.columns["gold"] = golden
+    if SUBMITTED in document.columns:
+        raw.columns["timestamp"] = SUBMITTED
+    for place, record in enumerate(document.records):
+        raw.n_rows += 1
+        if record.get(golden):
+            raw.add_gold(record[item], record[golden])
+        status = str(record.get(STATUS) or "").upper()
+        if status not in ANSWERED and not document.options.include_rejected:
+            raw.skip(status.lower(), document.place(place))
+        elif not record[label]:
+            raw.skip("no answer", document.place(place))
+        else:
+            numbers = {"timestamp": record[SUBMITTED] or None} if SUBMITTED in document.columns else {}
+            raw.add(record[item], record[worker], record[label], **numbers)
+    return raw
+
+
+def column_for(document: Document, role: str, prefix: str) -> str:
+    """The column asked for (with or without prefix), else the only one with the prefix."""
+    asked = document.asked.get(role)
+    if asked is not None:
+        name = f"{prefix}{asked}" if f"{prefix}{asked}" in document.columns else asked
+        document.require_columns(name)
+        return name
+    found = [column for column in document.columns if column.startswith(prefix)]
+    if len(found) != 1 and role == "item" and TASK in document.columns:
+        return TASK
+    return document.only(found, role, f"{prefix} columns")
+
+
+def matches_appen(document: Document) -> bool:
+    return document.container == "table" and {UNIT, WORKER} <= set(document.columns)
+
+
+def read_appen(document: Document) -> RawAnnotations:
+    """Read judgments: answers of test questions become gold, tainted judgments are skipped."""
+    label = document.asked.get("label") or only_question(document)
+    given = {"item": UNIT, "annotator": WORKER, "label": label, **document.asked}
+    given.setdefault("gold", f"{label}{GOLD_ENDING}")
+    if given["gold"] not in document.columns:
+        del given["gold"]
+    frame = document.frame
+    none = pl.repeat(False, frame.height, eager=True)
+    skips = TAINTED in frame.columns and not document.options.include_rejected
+    tainted = frame[TAINTED].str.to_lowercase().is_in(YES) if skips else none
+    several = frame[given["gold"]].str.contains("\n") if "gold" in given else none
+    if several.any():  # any of several answers counts as right, which is no true class
+        document.frame = frame.with_columns(
+            pl.when(several).then(pl.lit("")).otherwise(given["gold"]).alias(given["gold"])
+        )
+    document.frame = document.frame.filter(~tainted)
+    raw = tables.read(document, given)
+    if "gold" not in given:
+        raw.columns.pop("gold", None)  # _golden says whether a unit is a test question, not its class
+        raw.gold_item, raw.gold_label = [], []
+    raw.n_rows += int(tainted.sum())
+    if tainted.any():
+        raw.skip("tainted", document.place(int(tainted.arg_true()[0])), int(tainted.sum()))
+    if several.any():
+        units = frame.filter(several)[UNIT].n_unique()
+        raw.notes.append(f"{units} test questions accept several answers; they are not used as gold")
+    return raw
+
+
+def only_question(document: Document) -> str:
+    """The one column that has a column of gold beside it, or a usual name; several are an error that lists them."""
+    columns = document.columns
+    asked = [name for name in columns if f"{name}{GOLD_ENDING}" in columns]
+    if not asked:
+        found = find_columns([name for name in columns if not name.startswith("_")]).get("label")
+        asked = [found] if found else []
+    return document.only(asked, "label", "questions")

@@ -1,4 +1,4 @@
-"""Parquet reaches the table engine only where its headers fit the file: the engine ends the process otherwise."""
+"""Parquet files whose stated sizes do not fit are refused before any memory is taken."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from crowdprism.errors import UnreadableFileError
-from crowdprism.formats.parquet_files import Thrift, checked_column, read_footer, read_parquet, row_groups
+from crowdprism.formats.binary_files import Thrift, checked_column, read_footer, read_parquet, row_groups
 
 FRAME = pl.DataFrame(
     {
