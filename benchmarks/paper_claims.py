@@ -60,7 +60,7 @@ def error_of(method: str, features: Any, annotations: Annotations, truth: Any, s
         options = {"regularizer": None, "loss": method, "evidence_temper": 1.0, "confusion_form": "free"}
         plain = {"epochs": 20, "network": "linear", "input_noise": 0.0, "temperature": 1.0, "dependence": None}
         found = GeoCrowdNet(**options, **plain, random_state=seed).fit(features, annotations).confusions_
-    return confusion_error(found, truth).relative_l1
+    return confusion_error(found, truth)["relative_l1"]
 
 
 def dependence_panel(n_seeds: int) -> dict[tuple[bool, str], list[float]]:

@@ -52,7 +52,7 @@ def test_the_likelihood_of_label_pairs_never_falls_and_ends_at_the_truth() -> No
     start = PairModel(random_confusions(6, 3, seed=2, own=1.5), np.full(3, 1 / 3))
     model, objective = refine_by_likelihood(pairs, start, iterations=20_000, tolerance=1e-13)
     assert (np.diff(objective) >= -1e-12).all()
-    assert confusion_error(model.confusions, truth).mean_squared < 1e-4
+    assert confusion_error(model.confusions, truth)["mean_squared"] < 1e-4
     assert model.prior == pytest.approx(prior, abs=0.02)
     unchanged, _ = likelihood_step(pairs, PairModel(np.maximum(truth, 1e-6), prior))
     assert unchanged.confusions == pytest.approx(truth, abs=1e-4)  # the truth is a fixed point

@@ -38,7 +38,7 @@ def test_confusions_of_class_specialists_are_recovered(regularizer: str | None, 
     strength = 0.001 if regularizer == "W" else 0.01  # five annotators: a strong W sharpens the weak ones
     model = GeoCrowdNet(regularizer=regularizer, strength=strength, loss=loss, epochs=12, **GENTLE)
     model.fit(problem.X, problem.annotations)
-    assert confusion_error(model.confusions_, problem.confusions).mean_squared < 0.002
+    assert confusion_error(model.confusions_, problem.confusions)["mean_squared"] < 0.002
     assert (model.predict(problem.X_test) == problem.truth_test).mean() > 0.97
     spammer = model.confusions_[4]
     assert np.abs(spammer - spammer.mean(axis=0)).max() < 0.1  # whatever the true class, the same answers

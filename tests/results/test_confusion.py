@@ -61,17 +61,17 @@ def test_alignment_undoes_any_relabelling_of_true_classes() -> None:
     shuffled = truth[:, [3, 0, 4, 1, 2]]
     assert np.array_equal(shuffled[:, class_alignment(shuffled)], truth)
     assert np.array_equal(shuffled[:, class_alignment(shuffled, truth)], truth)
-    assert confusion_error(shuffled, truth).mean_squared == 0
-    assert confusion_error(shuffled, truth, align=False).mean_squared > 0.05
+    assert confusion_error(shuffled, truth)["mean_squared"] == 0
+    assert confusion_error(shuffled, truth, align=False)["mean_squared"] > 0.05
 
 
 def test_error_measures_have_their_closed_forms() -> None:
     estimate, truth = np.full((3, 4, 4), 0.25), np.repeat(np.eye(4)[None], 3, axis=0)
     error = confusion_error(estimate, truth, align=False)
     squares = (0.75**2 + 3 * 0.25**2) / 4
-    assert error.mean_squared == pytest.approx(squares)
-    assert error.frobenius == pytest.approx(4 * squares)
-    assert error.relative_l1 == pytest.approx(1.5)
+    assert error["mean_squared"] == pytest.approx(squares)
+    assert error["frobenius"] == pytest.approx(4 * squares)
+    assert error["relative_l1"] == pytest.approx(1.5)
 
 
 def test_gold_confusions_of_a_simulated_crowd_approach_the_true_ones() -> None:

@@ -12,8 +12,8 @@ import pytest
 from crowdprism.aggregators import make_aggregator
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, NotFittedError
-from crowdprism.results.estimates import Account, Estimate
 from crowdprism.results.fit_result import FitResult
+from crowdprism.results.intervals import Account, Estimate
 
 
 @pytest.fixture

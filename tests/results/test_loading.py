@@ -15,7 +15,8 @@ import pytest
 import crowdprism as cp
 from crowdprism.errors import ResultFormatError
 from crowdprism.results import FitResult
-from crowdprism.results.loading import SCHEMA_VERSION, read_fields
+from crowdprism.results.loading import SCHEMA_VERSION, fields_of
+from crowdprism.results.manifest import read_run
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def test_load_gives_a_result_where_only_that_was_saved(result: FitResult, tmp_pa
 
 
 def test_fields_are_those_that_were_saved_and_absent_parts_are_left_out(result: FitResult, tmp_path: Path) -> None:
-    fields = read_fields(result.save(tmp_path / "run"))
+    fields = read_run(result.save(tmp_path / "run"), fields_of)
     assert fields["method"] == "majority-vote"
     assert np.array_equal(fields["class_probabilities"], result.class_probabilities)
     assert "skills" not in fields

@@ -12,8 +12,7 @@ from crowdprism.aggregators.em import Sums, group_bounds
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.annotations import Annotations
 from crowdprism.shards import Shards, write_annotations
-from crowdprism.shards.label_files import LabelFiles
-from crowdprism.shards.passes import StoredAnnotations
+from crowdprism.shards.passes import LabelFiles, StoredAnnotations
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.calibration.outside_view import Family, FloatArray, U, expit, outside_view, share_of_rest
 from crowdprism.errors import CrowdprismError, CrowdprismWarning, UnsuitableDataError
 from crowdprism.results import FitResult
-from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
+from crowdprism.results.intervals import ANNOTATOR_LEVEL, Account, Estimate
 
 SCORES = np.linspace(-12.0, 12.0, 481)  # grid of scores on which probabilities are tabulated
 SCORE_STEP = float(SCORES[1] - SCORES[0])

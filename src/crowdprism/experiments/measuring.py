@@ -224,8 +224,7 @@ def row_of(fit: Fit, model: CrowdClassifier, problem: Problem, seconds: float, w
         return row
     if confusions.shape != problem.truth.shape:
         raise InvalidParameterError(f"Confusions have shape {confusions.shape}, the true ones {problem.truth.shape}.")
-    error = confusion_error(confusions, problem.truth)
-    row["confusion_error"] = {name: getattr(error, name) for name in ("mean_squared", "frobenius", "relative_l1")}
+    row["confusion_error"] = confusion_error(confusions, problem.truth)
     if with_confusions:
         row["confusions"] = np.round(confusions, ROUNDING).tolist()
         row["true_confusions"] = np.round(problem.truth, ROUNDING).tolist()

@@ -6,7 +6,6 @@ Many papers use the transpose, with columns that sum to one.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,24 +27,7 @@ def confusions_fit(n_annotators: int, n_classes: int) -> bool:
 
 
 def confusion_counts(annotations: Annotations, class_probabilities: FloatArray) -> NDArray[np.float64]:
-    """Count expected (true class, given label) pairs per annotator, by the items' class probabilities and weights.
-
-    Parameters
-    ----------
-    class_probabilities
-        (n_items, n_classes), rows sum to one.
-
-    Returns
-    -------
-    (n_annotators, true class, given label)
-
-    Examples
-    --------
-    >>> from crowdprism.annotations import Annotations
-    >>> a = Annotations.from_dense([[0], [1]])
-    >>> confusion_counts(a, np.eye(2))[0].tolist()
-    [[1.0, 0.0], [0.0, 1.0]]
-    """
+    """(annotator, true class, given label) expected counts, by the items' class probabilities and weights."""
     columns = (column[annotations.item] for column in class_probabilities.T)
     weight = annotations.weight
     return np.ascontiguousarray(cell_counts(annotations, columns if weight is None else (c * weight for c in columns)))
@@ -62,13 +44,7 @@ def cell_counts(annotations: Annotations, columns: Iterable[FloatArray]) -> NDAr
 
 
 def normalize_rows(counts: FloatArray) -> FloatArray:
-    """Divide each row by its sum; rows that sum to zero become uniform.
-
-    Examples
-    --------
-    >>> normalize_rows(np.array([[3.0, 1.0], [0.0, 0.0]])).tolist()
-    [[0.75, 0.25], [0.5, 0.5]]
-    """
+    """Divide each row by its sum; rows that sum to zero become uniform."""
     totals = counts.sum(axis=-1, keepdims=True)
     empty = ~(totals > 0)
     shares = counts / np.where(empty, 1.0, totals)
@@ -89,15 +65,7 @@ def mean_confusion(confusions: FloatArray, n_labels: Any) -> FloatArray:
 
 
 def true_confusions(annotations: Annotations) -> FloatArray:
-    """Confusions against gold, from the annotations of items whose true class is known.
-
-    Examples
-    --------
-    >>> from crowdprism.annotations import Annotations
-    >>> a = Annotations.from_triplets([1, 2], ["ann", "ann"], ["cat", "cat"], gold={1: "cat", 2: "dog"})
-    >>> true_confusions(a)[0].tolist()
-    [[1.0, 0.0], [1.0, 0.0]]
-    """
+    """Confusions against gold, from the annotations of items whose true class is known."""
     if annotations.gold is None:
         raise ValueError("These annotations have no gold; pass gold= when building them.")
     truth = np.zeros((annotations.n_items, annotations.n_classes))
@@ -108,8 +76,7 @@ def true_confusions(annotations: Annotations) -> FloatArray:
 
 def annotator_accuracy(confusions: FloatArray, class_prior: FloatArray) -> FloatArray:
     """Probability that each annotator's label is right, for items drawn from the class prior: (n_annotators,)."""
-    accuracy: FloatArray = np.einsum("mkk,k->m", confusions, class_prior)
-    return accuracy
+    return np.asarray(np.einsum("mkk,k->m", confusions, class_prior))
 
 
 def class_alignment(confusions: FloatArray, reference: FloatArray | None = None) -> NDArray[np.int64]:
@@ -117,12 +84,6 @@ def class_alignment(confusions: FloatArray, reference: FloatArray | None = None)
 
     Without a reference, the classes are aligned with what annotators say: the order maximises the sum of the
     mean confusion's diagonal (Hungarian method). `confusions[:, order]` is then aligned.
-
-    Examples
-    --------
-    >>> swapped = np.array([[[0.1, 0.9], [0.8, 0.2]]])
-    >>> class_alignment(swapped).tolist()
-    [1, 0]
     """
     from scipy.optimize import linear_sum_assignment
 
@@ -130,34 +91,17 @@ def class_alignment(confusions: FloatArray, reference: FloatArray | None = None)
         gain = confusions.mean(axis=0).T  # (given label as class, current class)
     else:
         gain = -np.square(reference[:, :, None, :] - confusions[:, None, :, :]).sum(axis=(0, 3))
-    order: NDArray[np.int64] = linear_sum_assignment(gain, maximize=True)[1]
-    return order
+    return np.asarray(linear_sum_assignment(gain, maximize=True)[1])
 
 
-@dataclass(frozen=True)
-class ConfusionError:
-    """How far estimated confusions are from the true ones, after one common alignment of classes."""
+def confusion_error(estimate: FloatArray, truth: FloatArray, *, align: bool = True) -> dict[str, float]:
+    """How far estimated confusions are from the true ones, by default after one common alignment of classes.
 
-    mean_squared: float
-    frobenius: float
-    relative_l1: float
-    order: NDArray[np.int64]
-
-
-def confusion_error(estimate: FloatArray, truth: FloatArray, *, align: bool = True) -> ConfusionError:
-    """Compare confusions: per-entry mean square, mean squared Frobenius norm over classes, relative l1.
-
-    Examples
-    --------
-    >>> confusion_error(np.eye(2)[None], np.eye(2)[None]).mean_squared
-    0.0
+    Per-entry mean square, mean squared Frobenius norm over classes, relative l1.
     """
-    n_classes = truth.shape[-1]
-    order = class_alignment(estimate, truth) if align else np.arange(n_classes)
-    difference = estimate[:, order] - truth
-    return ConfusionError(
-        mean_squared=float(np.mean(difference**2)),
-        frobenius=float(np.mean(np.sum(difference**2, axis=(1, 2))) / n_classes),
-        relative_l1=float(np.mean(np.abs(difference).sum(axis=(1, 2)) / np.abs(truth).sum(axis=(1, 2)))),
-        order=order,
-    )
+    difference = (estimate[:, class_alignment(estimate, truth)] if align else estimate) - truth
+    return {
+        "mean_squared": float(np.mean(difference**2)),
+        "frobenius": float(np.mean(np.sum(difference**2, axis=(1, 2))) / truth.shape[-1]),
+        "relative_l1": float(np.mean(np.abs(difference).sum(axis=(1, 2)) / np.abs(truth).sum(axis=(1, 2)))),
+    }

@@ -21,23 +21,21 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
-from crowdprism.annotations.gold import known_classes
+from crowdprism.annotations.gold import classes_by_item, known_classes
 from crowdprism.annotations.names import NameArray, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError
-from crowdprism.results.against_gold import classes_by_item
+from crowdprism.results import loading
 from crowdprism.results.confusion import annotator_accuracy
-from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
-from crowdprism.results.intervals import accuracy_interval, confusion_interval, require_level
-from crowdprism.results.loading import (
-    ACCOUNT_SHAPES,
-    ARRAYS,
-    ARRAYS_FILE,
-    RESULT_FILE,
-    SCHEMA_VERSION,
-    read_fields,
-    write_arrays,
+from crowdprism.results.intervals import (
+    ANNOTATOR_LEVEL,
+    Account,
+    Estimate,
+    accuracy_interval,
+    confusion_interval,
+    require_level,
 )
+from crowdprism.results.manifest import read_run
 from crowdprism.results.replacing import replacing_run
 
 N_SHOWN = 5  # rows of each table in a notebook
@@ -171,8 +169,7 @@ class FitResult:
 
     def labels(self) -> NameArray:
         """The most probable class of each item, by name; ties go to the class that comes first."""
-        names: NameArray = self.classes[np.argmax(self.class_probabilities, axis=1)]
-        return names
+        return np.asarray(self.classes[np.argmax(self.class_probabilities, axis=1)])
 
     @property
     def annotator_accuracy(self) -> NDArray[Any] | None:
@@ -263,9 +260,8 @@ class FitResult:
         return result_html(self)
 
     def __repr__(self) -> str:
-        return (
-            f"FitResult({self.method}: {self.n_items} items, {self.n_annotators} annotators, {self.n_classes} classes)"
-        )
+        sizes = f"{self.n_items} items, {self.n_annotators} annotators, {self.n_classes} classes"
+        return f"FitResult({self.method}: {sizes})"
 
     def save(self, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
         """Write the result as a folder; an existing result there is replaced in one step.
@@ -289,17 +285,16 @@ class FitResult:
 
     def write_into(self, folder: Path) -> None:
         """Write the result's files into an existing folder, not atomically; `save` is the safe way."""
-        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays = {name: getattr(self, name) for name in loading.ARRAYS}
         if self.account is not None:
-            arrays |= {name: getattr(self.account, name) for name in ACCOUNT_SHAPES}
-        write_arrays(folder / ARRAYS_FILE, {name: values for name, values in arrays.items() if values is not None})
+            arrays |= {name: getattr(self.account, name) for name in loading.ACCOUNT_SHAPES}
+        present = {name: values for name, values in arrays.items() if values is not None}
+        loading.write_arrays(folder / loading.ARRAYS_FILE, present)
         record = {
-            "schema": SCHEMA_VERSION,
+            "schema": loading.SCHEMA_VERSION,
             "method": self.method,
             "parameters": json_ready(self.parameters),
-            "items": names_to_json(self.items),
-            "annotators": names_to_json(self.annotators),
-            "classes": names_to_json(self.classes),
+            **{role: names_to_json(getattr(self, role)) for role in ("items", "annotators", "classes")},
             "history": {name: [float(value) for value in values] for name, values in self.history.items()},
             "seed": self.seed,
             "versions": dict(self.versions),
@@ -309,12 +304,12 @@ class FitResult:
             "known_items": [] if self.known_items is None else self.known_items.tolist(),
             "account": None if self.account is None else self.account.numbers(),
         }
-        (folder / RESULT_FILE).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        (folder / loading.RESULT_FILE).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> FitResult:
         """Read a result that `save` wrote."""
-        return cls(**read_fields(Path(folder)))
+        return cls(**read_run(Path(folder), loading.fields_of))
 
 
 def result_html(result: FitResult) -> str:

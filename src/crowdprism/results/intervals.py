@@ -1,17 +1,82 @@
-"""Credible intervals for confusion entries and annotator accuracy, from Dirichlet posteriors of confusion rows.
+"""Estimates with intervals: the account of how far a result can be believed, and credible intervals of annotators.
 
-The posteriors hold expected counts of true classes, so intervals say how much an annotator's own number of labels
-leaves open; doubt about the items' classes themselves enters only through these counts.
+The Dirichlet posteriors of confusion rows hold expected counts of true classes, so credible intervals say how much an
+annotator's own number of labels leaves open; doubt about the items' classes enters only through these counts.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.errors import InvalidParameterError
+
+ANNOTATOR_LEVEL = 0.95  # of the intervals of annotators' accuracies
+LEAST_NARROWING = 0.8  # answers that leave more than this share of the interval are not worth advising
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with an interval that holds the truth in about `level` of all cases like this one."""
+
+    value: float
+    low: float
+    high: float
+    level: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.0%} ({self.low:.0%} to {self.high:.0%})"
+
+
+@dataclass(frozen=True, eq=False)
+class Account:
+    """How far to believe a result; `crowdprism.calibration` makes it."""
+
+    confidence: NDArray[np.float64]  # (n_items,) probability that each label is right; 1 or 0 where gold tells
+    expected_accuracy: Estimate  # share of right labels among the annotated items
+    annotators: Callable[..., tuple[NDArray[Any], NDArray[Any]]]  # their accuracy and its interval, of a `level`
+    n_gold: int  # gold answers behind it; without any it rests on what other crowds reached
+    n_more: int  # how many further answers to ask for
+    half_width_after: float  # about how far the expected accuracy will then reach to either side
+
+    @cached_property
+    def _annotators(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        return self.annotators(level=ANNOTATOR_LEVEL)
+
+    @property
+    def annotator_accuracy(self) -> NDArray[Any]:
+        """(n_annotators,) share of right labels; NaN without annotations."""
+        return self._annotators[0]
+
+    @property
+    def annotator_interval(self) -> NDArray[Any]:
+        """(n_annotators, 2) interval of `annotator_accuracy` at a level of 95 %."""
+        return self._annotators[1]
+
+    def numbers(self) -> dict[str, Any]:
+        """Everything but the arrays, for JSON."""
+        others = {name: getattr(self, name) for name in ("n_gold", "n_more", "half_width_after")}
+        return {"expected_accuracy": asdict(self.expected_accuracy), **others}
+
+    def sentence(self) -> str:
+        """How right the labels are, and where that is known from."""
+        known = f"by {self.n_gold:,} gold answers and what other crowds reached"
+        if not self.n_gold:
+            known = "by what other crowds reached; nothing here was checked against gold"
+        return f"Expected right: {self.expected_accuracy}, {known}."
+
+    def advice(self) -> str:
+        """What further answers would tell; empty where they would tell little."""
+        now = self.expected_accuracy
+        if self.half_width_after >= LEAST_NARROWING * (now.high - now.low) / 2:
+            return ""
+        return f"{self.n_more} answers would narrow it to about ±{100 * self.half_width_after:.0f} points."
+
 
 FloatArray = NDArray[np.float64]
 
@@ -20,11 +85,6 @@ def beta_interval(first: Any, second: Any, *, level: float = 0.95) -> FloatArray
     """Central interval of Beta(first, second): `(..., 2)`, lower and upper end.
 
     A parameter of 0 is certainty: Beta(0, b) is 0 and Beta(a, 0) is 1.
-
-    Examples
-    --------
-    >>> beta_interval(1.0, 1.0, level=0.9).round(2).tolist()
-    [0.05, 0.95]
     """
     from scipy.special import betaincinv
 
@@ -41,16 +101,7 @@ def beta_interval(first: Any, second: Any, *, level: float = 0.95) -> FloatArray
 def confusion_interval(posterior: NDArray[Any], *, level: float = 0.95) -> FloatArray:
     """Interval of every confusion entry: `(n_annotators, true class, given label, 2)`.
 
-    Parameters
-    ----------
-    posterior
-        (n_annotators, true class, given label) Dirichlet parameters of the rows; an entry of a Dirichlet row has a
-        Beta distribution.
-
-    Examples
-    --------
-    >>> confusion_interval(np.array([[[8.0, 2.0], [1.0, 9.0]]]))[0, 0, 0].round(2).tolist()
-    [0.52, 0.97]
+    `posterior` holds the Dirichlet parameters of the rows; an entry of a Dirichlet row has a Beta distribution.
     """
     posterior = np.asarray(posterior, dtype=np.float64)
     rest = posterior.sum(axis=-1, keepdims=True) - posterior
@@ -62,11 +113,6 @@ def accuracy_interval(posterior: NDArray[Any], class_prior: NDArray[Any], *, lev
 
     Accuracy is the sum of independent Beta variables (the diagonal) weighted by the class prior; the interval is
     that of the Beta distribution with the same mean and variance.
-
-    Examples
-    --------
-    >>> accuracy_interval(np.array([[[90.0, 10.0], [10.0, 90.0]]]), np.array([0.5, 0.5])).round(2).tolist()
-    [[0.86, 0.94]]
     """
     posterior = np.asarray(posterior, dtype=np.float64)
     totals = posterior.sum(axis=2)
@@ -83,6 +129,5 @@ def accuracy_interval(posterior: NDArray[Any], class_prior: NDArray[Any], *, lev
 
 
 def require_level(level: float) -> None:
-    """Check that a level is a probability strictly between 0 and 1."""
     if not 0 < level < 1:
         raise InvalidParameterError(f"level must lie between 0 and 1, not {level}.")

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError
 from crowdprism.results.confusion import MAX_TABLE_BYTES, normalize_rows
-from crowdprism.results.estimates import ANNOTATOR_LEVEL, Account, Estimate
-from crowdprism.results.manifest import RunFiles, read_run, require_schema
+from crowdprism.results.intervals import ANNOTATOR_LEVEL, Account, Estimate
+from crowdprism.results.manifest import RunFiles, require_schema
 
 SCHEMA_VERSION = 1
 RESULT_FILE, ARRAYS_FILE = "result.json", "arrays.npz"
@@ -80,10 +80,6 @@ class SavedResult(TypedDict):
     account: NotRequired[SavedAccount | None]
 
 
-def read_fields(folder: Path) -> dict[str, Any]:
-    return read_run(folder, fields_of)
-
-
 def fields_of(files: RunFiles) -> dict[str, Any]:
     """The checked fields of the `FitResult` among the files of a run."""
     if RESULT_FILE not in files:
@@ -95,9 +91,6 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
     require_schema(record, SCHEMA_VERSION, files.folder)
     fields: dict[str, Any] = dict(msgspec.convert(record, SavedResult))
     names = {role: names_from_json(fields[role]) for role in ("items", "annotators", "classes")}
-    for role, values in names.items():
-        if len(set(values.tolist())) < len(values):
-            raise ValueError(f"some {role} have the same name")
     known = fields.pop("known_items", [])
     voices = [names["annotators"][places].tolist() for places in fields.pop("voices", [])]
     sizes = {**{role: len(values) for role, values in names.items()}, "ends": 2}
@@ -150,7 +143,7 @@ def write_arrays(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 
 def unpacked(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-    """Arrays as they were before `write_arrays`, packed ones to 2.3e-10."""
+    """Arrays as they were before `write_arrays`; packed ones to 2.3e-10."""
     totals = arrays.pop(TOTALS, None)
     for name in PACKED:
         if name in arrays and arrays[name].dtype == np.uint32:

@@ -15,7 +15,7 @@ from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, plain, positions
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, some
-from crowdprism.results.estimates import Estimate
+from crowdprism.results.intervals import Estimate
 from crowdprism.scoring.bradley_terry import Pairs, RankingModel, answer_probabilities, fit_pairs, pairs_of
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
 

@@ -1,7 +1,13 @@
-"""Fit a method to a store, on this machine or on Spark, and keep the result as a run folder."""
+"""Fit a method to a store, on this machine or on Spark, and keep the result as a run folder.
+
+A fit is a fixed sequence of climbs. The state of each is kept on disk after every iteration, so that a run that was
+killed goes on; what a fit does between climbs is done again.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -9,17 +15,66 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+
 from crowdprism.aggregators import Aggregator, make_aggregator
 from crowdprism.aggregators.em import sum_groups
-from crowdprism.errors import InvalidParameterError, UnsuitableDataError
+from crowdprism.errors import CheckpointMismatchError, InvalidParameterError, UnsuitableDataError
+from crowdprism.files import replacing_file
 from crowdprism.results import FitResult
 from crowdprism.results.fit_result import json_ready
 from crowdprism.results.manifest import LABELS
 from crowdprism.results.replacing import replacing_run
-from crowdprism.shards.journal import DiskJournal
-from crowdprism.shards.label_files import LabelFiles
-from crowdprism.shards.passes import StoredAnnotations
+from crowdprism.shards.passes import LabelFiles, StoredAnnotations
 from crowdprism.shards.store import Shards
+
+RUN_FILE = "run.json"
+
+
+class DiskJournal:
+    """Keeps climbs in a folder. `run` says store, method and parameters; a folder of another run is refused."""
+
+    def __init__(self, folder: Path, run: dict[str, Any]) -> None:
+        self.folder = folder
+        self.n_climbs = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        path, wanted = folder / RUN_FILE, json.loads(json.dumps(run))
+        if path.exists():
+            found = json.loads(path.read_text(encoding="utf-8"))
+            differing = [name for name in wanted if found.get(name) != wanted[name]]
+            if differing:
+                raise CheckpointMismatchError(
+                    f"{folder} is of another run: {', '.join(differing)} differ. Start anew without --resume."
+                )
+        with replacing_file(path) as fresh:
+            fresh.write_text(json.dumps(wanted), encoding="utf-8")
+
+    @property
+    def _path(self) -> Path:
+        return self.folder / f"climb-{self.n_climbs:03}.npz"
+
+    def begin(self, start: Any) -> tuple[Any, list[float], bool | None]:
+        """The state of the climb that begins: as it was left, else at its start."""
+        self.n_climbs += 1
+        if not self._path.exists():
+            return start, [], None
+        with np.load(self._path, allow_pickle=False) as stored:
+            objective, settled = stored["objective"].tolist(), int(stored["settled"])
+            kept = {name: stored[f"model_{name}"] for name in kept_fields(start)}
+        model = dataclasses.replace(start, **{name: value[()] for name, value in kept.items()})
+        return model, objective, None if settled < 0 else bool(settled)
+
+    def keep(self, model: Any, objective: list[float], settled: bool | None) -> None:
+        values = {f"model_{name}": getattr(model, name) for name in kept_fields(model)}
+        with replacing_file(self._path, suffix=".npz") as fresh:
+            np.savez(fresh, objective=objective, settled=-1 if settled is None else int(settled), **values)
+
+
+def kept_fields(model: Any) -> list[str]:
+    """The fields of a model that are arrays or numbers; others follow from the data."""
+    fields = dataclasses.fields(model)
+    return [one.name for one in fields if isinstance(getattr(model, one.name), np.ndarray | float)]
+
 
 EngineName = Literal["local", "spark"]
 OUT_OF_CORE = frozenset(
@@ -92,41 +147,33 @@ def fit_store(
     aggregator: Aggregator, store: Shards, working: Path, *, engine: str = "local", master: str | None = None
 ) -> FitResult:
     """Fit a method; labels are then in the folder `labels` of `working`."""
-    require_out_of_core(aggregator)
+    from crowdprism import __version__
+
+    if aggregator.name not in OUT_OF_CORE:
+        raise UnsuitableDataError(
+            f"{aggregator.name} cannot work on a store: it needs all annotations in memory at once. Use dawid-skene or "
+            "one-coin, or read the store into memory with Shards(folder).to_annotations()."
+        )
     if engine not in ("local", "spark"):
         raise InvalidParameterError(f"engine must be local or spark, not {engine!r}.", parameter="engine")
     labels = working / LABELS
     shutil.rmtree(labels, ignore_errors=True)
-    journal = DiskJournal(working / "journal", run_of(aggregator, store))
+    parameters = json_ready(aggregator.get_params())
+    run = {"store": store.identity, "method": aggregator.name, "parameters": parameters, "version": __version__}
+    journal = DiskJournal(working / "journal", run)
     labels.mkdir()
-    with spark_engine(master) if engine == "spark" else nullcontext(sum_groups) as run:
+    with spark_engine(master) if engine == "spark" else nullcontext(sum_groups) as chosen:
         files = LabelFiles(labels, store)
         used = store if aggregator.use_gold else Shards(store.folder, use_gold=False)
-        data = StoredAnnotations(used, labels=files, journal=journal, engine=run)
+        data = StoredAnnotations(used, labels=files, journal=journal, engine=chosen)
         return aggregator.fit_out_of_core(data).result_
-
-
-def spark_engine(master: str | None) -> Any:
-    from crowdprism.shards.spark_engine import SparkEngine
-
-    return SparkEngine.start(master)
-
-
-def run_of(aggregator: Aggregator, store: Shards) -> dict[str, Any]:
-    from crowdprism import __version__
-
-    parameters = json_ready(aggregator.get_params())
-    return {"store": store.identity, "method": aggregator.name, "parameters": parameters, "version": __version__}
 
 
 def move_labels(working: Path, fresh: Path) -> None:
     os.replace(working / LABELS, fresh / LABELS)
 
 
-def require_out_of_core(aggregator: Aggregator) -> None:
-    """Refuse methods that need all annotations in memory."""
-    if aggregator.name not in OUT_OF_CORE:
-        raise UnsuitableDataError(
-            f"{aggregator.name} cannot work on a store: it needs all annotations in memory at once. Use dawid-skene or "
-            "one-coin, or read the store into memory with Shards(folder).to_annotations()."
-        )
+def spark_engine(master: str | None) -> Any:
+    from crowdprism.shards.spark_engine import SparkEngine
+
+    return SparkEngine.start(master)
