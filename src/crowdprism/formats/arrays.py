@@ -20,7 +20,6 @@ NAMES_MEMBER = "crowdprism_names"
 
 
 def matches(document: Document) -> bool:
-    """Tell whether a NumPy file holds labels under names that say so."""
     if document.container == "npy":
         return True
     if document.container != "npz":
@@ -30,7 +29,6 @@ def matches(document: Document) -> bool:
 
 
 def read(document: Document) -> RawAnnotations:
-    """Read a matrix or three columns."""
     if document.container not in ("npy", "npz"):
         raise UnreadableFileError(f"{document.name} is {document.seen()} and no NumPy file. Leave the format out.")
     loaded = document.arrays
@@ -38,14 +36,17 @@ def read(document: Document) -> RawAnnotations:
         return from_matrix(document, loaded[""], "(the array)")
     if NAMES_MEMBER in loaded:
         return from_stored(document, loaded)
-    if not all(column in loaded for column in document.asked.values()):
-        raise not_found(document, loaded)
+    are_there = all(column in loaded for column in document.asked.values())
     columns = find_columns(list(loaded), dict(document.asked))
-    if all(role in columns and loaded[columns[role]].ndim == 1 for role in REQUIRED):
+    if are_there and all(role in columns and loaded[columns[role]].ndim == 1 for role in REQUIRED):
         return from_columns(document, loaded, columns)
     matrix = next((name for name in (document.asked.get("label"), *MATRIX_NAMES) if name in loaded), None)
-    if matrix is None or loaded[matrix].ndim != 2:
-        raise not_found(document, loaded)
+    if not are_there or matrix is None or loaded[matrix].ndim != 2:
+        there = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in loaded.items())
+        raise UnreadableFileError(
+            f"{document.name} holds neither a matrix of labels nor item, annotator and label arrays; it has {there}.",
+            remedy="Name the matrix with {label}, or the three arrays with {item}, {annotator}, {label}",
+        )
     raw = from_matrix(document, loaded[matrix], matrix)
     gold = columns.get("gold")
     if gold is not None:
@@ -53,14 +54,6 @@ def read(document: Document) -> RawAnnotations:
         raw.columns["gold"] = gold
         raw.gold_item, raw.gold_label = raw.item_names, loaded[gold].tolist()
     return raw
-
-
-def not_found(document: Document, loaded: dict[str, Any]) -> UnreadableFileError:
-    there = ", ".join(f"{name} {array.dtype}{list(array.shape)}" for name, array in loaded.items())
-    return UnreadableFileError(
-        f"{document.name} holds neither a matrix of labels nor item, annotator and label arrays; it has {there}.",
-        remedy="Name the matrix with {label}, or the three arrays with {item}, {annotator}, {label}",
-    )
 
 
 def require_same_length(document: Document, arrays: dict[str, NDArray[Any]]) -> None:

@@ -107,18 +107,13 @@ class Document:
 
     @cached_property
     def json(self) -> Any:
-        """The parsed JSON document, or `JsonLines`."""
         return parse_json(self.text, self.name)
 
     @property
     def is_records(self) -> bool:
         """Whether this is a list of JSON values, the first of which is an object."""
-        return (
-            self.container in ("json", "json lines")
-            and isinstance(self.json, list)
-            and bool(self.json)
-            and isinstance(self.json[0], dict)
-        )
+        is_list = self.container in ("json", "json lines") and isinstance(self.json, list)
+        return is_list and bool(self.json) and isinstance(self.json[0], dict)
 
     @cached_property
     def records(self) -> list[dict[str, Any]]:
@@ -145,7 +140,7 @@ class Document:
         return text_tables.table_text(self.data if self._is_utf8 else self.text.encode())
 
     @cached_property
-    def _sample(self) -> tuple[str, list[list[str]]]:  # what separates cells, and the first rows
+    def sample(self) -> tuple[str, list[list[str]]]:  # what separates cells, and the first rows
         data = self.table.data
         head = data[:HEAD_BYTES]
         if b"\n" not in head and len(data) > HEAD_BYTES:
@@ -159,15 +154,11 @@ class Document:
             head = head[: head.rfind(b"\n") + 1]  # the last line may be cut
         return text_tables.sample_rows(decode(head, self.name), self.name)
 
-    @property
-    def sample_rows(self) -> list[list[str]]:
-        return self._sample[1]
-
     @cached_property
     def columns(self) -> list[str]:
         """Names of the columns of a table, or the keys of the first records."""
         if self.container == "table":
-            return text_tables.column_names(self.sample_rows[0])
+            return text_tables.column_names(self.sample[1][0])
         if self.container == "parquet":
             return self.frame.columns
         if self.container in ("json", "json lines") and isinstance(self.json, list):
@@ -181,7 +172,7 @@ class Document:
         if self.container == "parquet":
             return read_parquet(self.data, self.name, self.options.max_size)
         if self.container == "table":
-            return read_table(self.table, self._sample[0], self.name)
+            return read_table(self.table, self.sample[0], self.name)
         # Keys beyond the first records are no columns: a hostile file could have a new one in each record.
         columns = dict.fromkeys([*self.columns, *self.asked.values()])
         found = {key: [record.get(key) for record in self.records] for key in columns}
@@ -203,7 +194,6 @@ class Document:
             raise UnreadableFileError(f"{self.name} has no column {absent[0]!r}; it has {some(self.columns, 15)}.")
 
     def lacks_field(self, place: int, record: dict[str, Any], field: str) -> UnreadableFileError:
-        """The error for a record without a field that every one must have."""
         return UnreadableFileError(
             f"{self.place(place)} has no field {field!r}; it has {some(list(record), 10)}.",
             remedy="Choose another with {item}",
@@ -238,7 +228,7 @@ def typed_series(name: str, values: Any) -> pl.Series:
 
 
 def open_documents(path: Path, options: ReadingOptions) -> list[Document]:
-    """A file as documents: an archive gives one for each member."""
+    """A file as a document, an archive as one for each member."""
     if path.suffix.lower() in PICKLES:
         raise UnreadableFileError(
             f"{path} is a pickle, which may run code when opened and is never read. Load it where you trust it and "
@@ -315,10 +305,8 @@ def expand(path: str) -> list[FoundFile]:
 
 def folder_files(folder: Path) -> list[FoundFile]:
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
-    readable = [file for file in files if data_ending(file.name) in ENDINGS]
-    readable = [
-        file for file in readable if file.name != "metadata.json" or file.with_name("answers.json") not in files
-    ]
+    of_answers = {file.with_name("metadata.json") for file in files if file.name == "answers.json"}
+    readable = [file for file in files if data_ending(file.name) in ENDINGS and file not in of_answers]
     if not readable:
         names = ", ".join(file.name for file in files[:5]) or "nothing"
         raise UnreadableFileError(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from crowdprism.annotations.checks import check_hashable, require
 from crowdprism.annotations.column_roles import SYNONYMS, simplified
@@ -23,8 +22,7 @@ LABEL_NAMES = (*SYNONYMS["gold"], *SYNONYMS["label"])
 AUDIT = "audit"  # column or field that names the audit a question belongs to
 
 
-@dataclass(frozen=True)
-class GoldFile:
+class GoldFile(NamedTuple):
     """Item and class of each row, how many rows have no class yet, and the audits that the rows belong to."""
 
     pairs: tuple[tuple[Any, Any], ...]
@@ -69,14 +67,13 @@ def is_blank(label: Any) -> bool:
 
 
 class Spelling:
-    """Finds the name that a cell of a file means: files of text have no types, and spreadsheets change some cells."""
+    """Finds the name that a cell of a file means, else returns the cell: spreadsheets change how names are written."""
 
     def __init__(self, names: NameArray) -> None:
         self._known = set(names.tolist())
         self._by_text = {str(name): name for name in reversed(names.tolist())}
 
     def __call__(self, cell: Any) -> Any:
-        """Return the name, or the cell itself if nothing is meant by it."""
         if cell in self._known:
             return cell
         text = str(cell).strip()

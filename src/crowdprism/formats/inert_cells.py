@@ -29,7 +29,7 @@ def inert(text: str) -> str:
 
 
 def as_written(cell: str) -> str:
-    """What `inert` was given."""
+    """Undo `inert`."""
     return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
 
 

@@ -56,17 +56,7 @@ class ItemContent:
 
 
 def read_content(path: Path, items: NameArray) -> ItemContent:
-    """What to show of items, from a table with their ids or from tasks of Label Studio.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from crowdprism.annotations.names import name_array
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(f"{folder}/items.csv").write_text("id,text\\n7,a red bus\\n")
-    ...     read_content(Path(f"{folder}/items.csv"), name_array([7])).by_item
-    {7: {'text': 'a red bus'}}
-    """
+    """What to show of items, from a table with their ids or from tasks of Label Studio."""
     with decoding(str(path)):
         document = open_documents(path, ReadingOptions())[0]
         records = [flat(record) for record in document.records]

@@ -38,9 +38,15 @@ def parse_json(text: str, name: str) -> Any:
         found = loads(text)
     except json.JSONDecodeError as error:
         start = text.lstrip()
-        begins_as_lines = start[:1] == "{" and error.lineno > 1 and is_json(start.split("\n", 1)[0])
+        first = start.split("\n", 1)[0]
+        begins_as_lines = start[:1] == "{" and error.lineno > 1 and isinstance(cell_json(first), dict)
         if error.msg != "Extra data" and not begins_as_lines:
-            raise broken_json(name, text, error) from error
+            cut = error.pos >= len(text.rstrip()) - 1 or error.msg.startswith("Unterminated")
+            why = "the file seems cut off there; export or copy" if cut else "correct the file or export"
+            raise UnreadableFileError(
+                f"{name} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno} (character "
+                f"{error.pos}); {why} it again. Nothing was read."
+            ) from error
         found = JsonLines(json_lines(text, name))
     except (RecursionError, ValueError) as error:
         raise unusual_json(name, error) from error
@@ -90,23 +96,6 @@ def require_encodable(found: Any, name: str) -> None:
             f"{name} holds half of a surrogate pair, \\u{ord(error.object[error.start]):04x}, after {around!r}: this "
             "is no text. Correct the file or export it again; nothing was read."
         ) from error
-
-
-def broken_json(name: str, text: str, error: json.JSONDecodeError) -> UnreadableFileError:
-    cut = error.pos >= len(text.rstrip()) - 1 or error.msg.startswith("Unterminated")
-    why = "the file seems cut off there; export or copy it again" if cut else "correct the file or export it again"
-    return UnreadableFileError(
-        f"{name} is not valid JSON: {error.msg} in line {error.lineno}, column {error.colno} (character {error.pos}); "
-        f"{why}. Nothing was read."
-    )
-
-
-def is_json(text: str) -> bool:
-    try:
-        loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
 
 
 def json_lines(text: str, name: str) -> Iterator[Any]:

@@ -146,7 +146,6 @@ def read_min(document: Document) -> RawAnnotations:
 
 
 def values_by_task(records: list[dict[str, Any]], fields: list[str]) -> dict[str, dict[Any, set[str]]]:
-    """The distinct values of each field, by task."""
     values: dict[str, dict[Any, set[str]]] = {field: {} for field in fields}
     for record in records:
         for field, by_id in values.items():

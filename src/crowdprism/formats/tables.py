@@ -201,7 +201,6 @@ def distinct_texts(column: pl.Series) -> set[str]:
 
 
 def matches_cifar10h(document: Document) -> bool:
-    """Tell whether these are raw answers with attention checks."""
     return document.container == "table" and {"annotator_id", "chosen_label", "is_attn_check"} <= set(document.columns)
 
 
@@ -228,5 +227,5 @@ def read_cifar10h(document: Document) -> RawAnnotations:
 
 def sample_cells(document: Document) -> list[list[str]]:
     if document.container == "table":
-        return document.sample_rows[1:]
+        return document.sample[1][1:]
     return [["" if cell is None else str(cell) for cell in row] for row in document.frame.head(50).rows()]

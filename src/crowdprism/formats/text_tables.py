@@ -40,11 +40,8 @@ def text_numbers(column: pl.Series) -> pl.Series:
         return found
     if other.str.contains(EU_NUMBER + r"|^[+-]?\d+,\d+$").all() and other.str.contains(ONLY_EU).any():
         plain = text.str.replace_all(".", "", literal=True).str.replace(",", ".", literal=True)
-        return (
-            pl.select(pl.when(text.str.contains(",", literal=True)).then(plain).otherwise(text))
-            .to_series()
-            .cast(pl.Float64, strict=False)
-        )
+        plain = plain.zip_with(text.str.contains(",", literal=True).fill_null(False), text)
+        return plain.cast(pl.Float64, strict=False)
     if other.str.contains(US_NUMBER).all() and other.str.contains(ONLY_US).any():
         return text.str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
     return found
@@ -118,7 +115,8 @@ def read_table(table: TableText, delimiter: str, name: str) -> pl.DataFrame:
     data, first_line = table
     frame = parse_regular(data, delimiter) if is_regular(data, delimiter) else None
     if frame is None:
-        frame = frame_of(csv_rows(decode(data, name), delimiter, name, first_line))
+        columns = zip(*csv_rows(decode(data, name), delimiter, name, first_line), strict=True)
+        frame = pl.DataFrame([pl.Series(str(place), cells, dtype=pl.String) for place, cells in enumerate(columns)])
     frame = frame_as_written(frame.with_columns(pl.all().fill_null("")))
     names = column_names(list(frame.row(0)))
     frame = frame.slice(1).rename(dict(zip(frame.columns, names, strict=True)))
@@ -187,8 +185,3 @@ def csv_rows(text: str, delimiter: str, name: str, first_line: int) -> Iterator[
             f"{name} cannot be read as a table: {why} in line {rows.line_num + first_line - 1}. Put cells with quotes "
             "or line ends in quotes, and end lines with a line feed. Nothing was read."
         ) from error
-
-
-def frame_of(rows: Iterator[list[str]]) -> pl.DataFrame:
-    columns = list(zip(*rows, strict=True))
-    return pl.DataFrame({str(place): pl.Series(list(cells), dtype=pl.String) for place, cells in enumerate(columns)})

@@ -12,7 +12,7 @@ from typing import Any
 from xml.sax.saxutils import quoteattr
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.files import replacing_file
+from crowdprism.files import write_whole
 from crowdprism.formats.inert_cells import write_csv
 
 ITEM = "item"
@@ -49,23 +49,12 @@ def write_tasks(tasks: TaskList, path: str | os.PathLike[str], to: str = "auto")
 
     Suggested labels become predictions (Label Studio), suggestions (Argilla), labels (doccano), accepted options
     (Prodigy) or a column, with their scores where the tool has a place for them.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> tasks = TaskList([Task(7, {"text": "a red bus"}, "bus", 0.9)], ["bus", "car"], ["text"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     print(write_tasks(tasks, f"{folder}/tasks.jsonl", "doccano").read_text().strip())
-    {"id": 7, "text": "a red bus", "label": ["bus"]}
     """
     target = Path(path)
     name = ("label-studio" if target.suffix.lower() == ".json" else "csv") if to == "auto" else to
     if name not in TOOLS:
         raise InvalidParameterError(f"There is no tool {name!r} to write tasks for; there are {', '.join(TOOLS)}.")
-    text = TOOLS[name](tasks)
-    with replacing_file(target) as fresh:
-        fresh.write_text(text, encoding="utf-8")
-    return target
+    return write_whole(target, TOOLS[name](tasks))
 
 
 def label_studio_task(task: Task, tasks: TaskList) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from itertools import accumulate
 from pathlib import Path
 
 import polars as pl
@@ -99,22 +100,17 @@ def unpack(packed: bytes, name: str, max_size: int | None = None) -> bytes:
         return packed
     limit = limit_for(len(packed), max_size)
     try:
-        return gunzip(packed, name, limit) if packing == "gzip" else unpack_zstd(packed, name, limit)
+        if packing == "zstd":
+            return unpack_zstd(packed, name, limit)
+        if len(packed) * DEFLATE_RATIO > limit:  # count first, without keeping anything
+            sizes = accumulate(map(len, gzip_chunks(packed)))
+            if any(size > limit for size in sizes):
+                raise too_large(name, "unpacks to", limit)
+        return b"".join(gzip_chunks(packed))
     except (EOFError, OSError, zlib.error, pl.exceptions.PolarsError) as error:
         raise UnreadableFileError(
             f"{name} is a damaged or truncated {packing} file ({error}). Copy or export it again; nothing was read."
         ) from error
-
-
-def gunzip(packed: bytes, name: str, limit: int) -> bytes:
-    """Unpack gzip. Where it could exceed the limit, its size is counted first, without keeping anything."""
-    if len(packed) * DEFLATE_RATIO > limit:
-        size = 0
-        for chunk in gzip_chunks(packed):
-            size += len(chunk)
-            if size > limit:
-                raise too_large(name, "unpacks to", limit)
-    return b"".join(gzip_chunks(packed))
 
 
 def gzip_chunks(packed: bytes) -> Iterator[bytes]:

@@ -26,7 +26,6 @@ LABEL_SHARE = 0.5  # of the cells of an annotator's column, at least, that hold 
 
 
 def matches_matrix(document: Document) -> bool:
-    """Tell whether this is a text of numbers without header, such as `answers.txt`."""
     if document.container != "table":
         return False
     cells = cells_of(document.table.data.partition(b"\n")[0][:MOST_CELLS].decode(errors="replace"))
@@ -81,9 +80,7 @@ def matches_wide(document: Document) -> bool:
     other = [place for place, name in enumerate(document.columns) if name in (first, gold_column(document))]
     cells = [cell for row in sample_cells(document) for place, cell in enumerate(row) if place not in other]
     values = {cell.strip().lower() for cell in cells} - set(MISSING_CELLS)
-    if first is not None:
-        return 1 <= len(values) <= MAX_CLASSES_TO_GUESS
-    return bool(values) and len(values) <= MAX_CLASSES_TO_GUESS and all(is_number(value) for value in values)
+    return 1 <= len(values) <= MAX_CLASSES_TO_GUESS and (first is not None or all(map(is_number, values)))
 
 
 def item_column(document: Document) -> str | None:

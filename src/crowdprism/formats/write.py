@@ -32,8 +32,6 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
 
     Parameters
     ----------
-    annotations
-        What to write.
     path
         The file; one that is there is replaced once the new one is complete. With the ending .gz it is compressed.
     format
@@ -52,7 +50,13 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
     True
     """
     target = Path(path)
-    name = format_of(target) if format == "auto" else format
+    ending = data_ending(target.name)
+    if format == "auto" and ending not in ENDINGS:
+        raise InvalidParameterError(
+            f"The ending of {target.name} names no format. Use one of {', '.join(ENDINGS)}, "
+            f"or choose the format yourself: {', '.join(WRITERS)}."
+        )
+    name = ENDINGS[ending] if format == "auto" else format
     if name not in WRITERS:
         raise InvalidParameterError(f"There is no format {name!r} to write; there are {', '.join(WRITERS)}.")
     with replacing_file(target) as fresh, open(fresh, "wb") as file:
@@ -63,16 +67,6 @@ def write_annotations(annotations: Annotations, path: str | os.PathLike[str], fo
         else:
             WRITERS[name](annotations, file)
     return target
-
-
-def format_of(path: Path) -> str:
-    ending = data_ending(path.name)
-    if ending not in ENDINGS:
-        raise InvalidParameterError(
-            f"The ending of {path.name} names no format. Use one of {', '.join(ENDINGS)}, "
-            f"or choose the format yourself: {', '.join(WRITERS)}."
-        )
-    return ENDINGS[ending]
 
 
 def long_frame(annotations: Annotations) -> pl.DataFrame:
