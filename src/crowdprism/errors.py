@@ -135,24 +135,12 @@ class ConvergenceWarning(CrowdprismWarning):
 
 
 def counted(number: int, one: str, many: str = "") -> str:
-    """A number with its noun.
-
-    Examples
-    --------
-    >>> counted(1, "annotator"), counted(2, "class", "classes")
-    ('1 annotator', '2 classes')
-    """
+    """A number with its noun, such as '1 annotator' or '2 classes'."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
 def some(values: object, limit: int = 3) -> str:
-    """Show the first few of many values, for messages.
-
-    Examples
-    --------
-    >>> some(["a", "b", "c", "d"])
-    "'a', 'b', 'c', ... (4 in all)"
-    """
+    """Show the first few of many values, as in `'a', 'b', 'c', ... (4 in all)`."""
     shown = list(values)  # type: ignore[call-overload]
     text = ", ".join(repr(value) for value in shown[:limit])
     return text if len(shown) <= limit else f"{text}, ... ({len(shown)} in all)"

@@ -35,22 +35,7 @@ def new_token() -> str:
 
 @contextmanager
 def replacing_file(path: str | os.PathLike[str], suffix: str = "") -> Iterator[Path]:
-    """Yield a temporary path beside `path`; it replaces `path` only if the block succeeds.
-
-    Parameters
-    ----------
-    suffix
-        Ending of the temporary name, for writers that choose the format by it.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with replacing_file(f"{folder}/labels.csv") as fresh:
-    ...         _ = fresh.write_text("item,label")
-    ...     os.listdir(folder)
-    ['labels.csv']
-    """
+    """Yield a temporary path beside `path`, with an ending if wanted; it replaces `path` only if the block succeeds."""
     target = Path(path)
     if os.path.lexists(target) and not stat.S_ISREG(os.lstat(target).st_mode):
         raise FileExistsError(errno.EEXIST, "It exists and is no regular file", str(target))
@@ -66,7 +51,6 @@ def replacing_file(path: str | os.PathLike[str], suffix: str = "") -> Iterator[P
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> Path:
-    """Write a text file that appears complete or not at all."""
     with replacing_file(path) as fresh:
         fresh.write_text(text, encoding="utf-8")
     return Path(path)

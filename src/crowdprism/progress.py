@@ -41,15 +41,15 @@ class Bar:
         """Count steps as done; `note`, such as the current loss, replaces the previous note."""
         self.done += steps
         if self._display is None and self._wanted and time.monotonic() - self._begun >= PATIENCE_SECONDS:
-            self._show()
+            self._display = self._shown()
         if self._display is not None:
             self._display.update(self._display.task_ids[0], completed=self.done, note=note)
 
-    def _show(self) -> None:
+    def _shown(self) -> Progress:
         from rich import progress as rich_progress  # imported when a bar is first shown
         from rich.console import Console
 
-        self._display = rich_progress.Progress(
+        display = rich_progress.Progress(
             rich_progress.TextColumn("{task.description}"),
             rich_progress.BarColumn(),
             rich_progress.MofNCompleteColumn(),
@@ -59,27 +59,18 @@ class Bar:
             console=Console(stderr=True, force_terminal=_enabled),
             transient=True,
         )
-        self._display.start()
-        self._display.add_task(self.description, total=self.total, note="")
+        display.start()
+        display.add_task(self.description, total=self.total, note="")
+        return display
 
     def close(self) -> None:
-        """Remove the bar."""
         if self._display is not None:
             self._display.stop()
 
 
 @contextmanager
 def progress(description: str, total: int | None = None) -> Iterator[Bar]:
-    """Show a bar with elapsed and remaining time while the block runs; a bar inside another is hidden.
-
-    Examples
-    --------
-    >>> with progress("reading", total=2) as bar:
-    ...     for _ in range(2):
-    ...         bar.advance()
-    >>> bar.done
-    2
-    """
+    """Show a bar with elapsed and remaining time while the block runs; a bar inside another is hidden."""
     global _open_bars
     bar = Bar(description, total)
     _open_bars += 1

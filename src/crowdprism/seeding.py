@@ -16,12 +16,9 @@ from crowdprism.errors import InvalidParameterError
 if TYPE_CHECKING:
     import torch
 
-DEFAULT_SEED = 0
-
 
 def _entropy(seed: Any, purpose: str, index: tuple[int, ...]) -> np.random.SeedSequence:
-    if seed is None:
-        seed = DEFAULT_SEED
+    seed = 0 if seed is None else seed
     if isinstance(seed, np.random.RandomState):  # scikit-learn allows one as random_state
         seed = int(seed.randint(2**31))
     if isinstance(seed, (bool, np.bool_)) or not isinstance(seed, (int, np.integer)) or seed < 0:
@@ -32,21 +29,8 @@ def _entropy(seed: Any, purpose: str, index: tuple[int, ...]) -> np.random.SeedS
 def stream(seed: Any, purpose: str, *index: int) -> np.random.Generator:
     """Return the random generator for one purpose; the same arguments always give the same draws.
 
-    Parameters
-    ----------
-    seed
-        Whole number of at least 0. `None` means 0: results repeat unless another seed is asked for.
-    purpose
-        What the draws are for, such as `"shuffle"`.
-    index
-        Optional whole numbers that split a purpose further, such as the epoch.
-
-    Examples
-    --------
-    >>> int(stream(0, "shuffle").integers(1000)) == int(stream(0, "shuffle").integers(1000))
-    True
-    >>> int(stream(0, "shuffle").integers(1000)) == int(stream(0, "dropout").integers(1000))
-    False
+    A seed of None means 0: results repeat unless another seed is asked for. The index splits a purpose further, such as
+    by epoch.
     """
     return np.random.default_rng(_entropy(seed, purpose, index))
 

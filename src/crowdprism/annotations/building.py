@@ -96,20 +96,13 @@ def build(
         for role, values in columns.items()
         for rule in (checks.check_present, checks.check_hashable, checks.check_one_type)
     )
-    items, item, item_breach = name_codes(columns["item"], names["item"], "item")
-    annotators, annotator, annotator_breach = name_codes(columns["annotator"], names["annotator"], "annotator")
-    classes, label, label_breach = name_codes(columns["label"], names["label"], "label")
+    roles = [name_codes(columns[role], names[role], role) for role in columns]
+    (items, item, _), (annotators, annotator, _), (classes, label, _) = roles
     if gold is not None and names["label"] is None:
         classes, label = with_gold_classes(classes, label, gold)
-    checks.require([item_breach, annotator_breach, label_breach])
-    return assemble(
-        cls,
-        names=(items, annotators, classes),
-        codes=(item, annotator, label),
-        numbers=numbers,
-        gold=gold,
-        repeats=repeats,
-    )
+    checks.require([breach for _, _, breach in roles])
+    people, codes = (items, annotators, classes), (item, annotator, label)
+    return assemble(cls, names=people, codes=codes, numbers=numbers, gold=gold, repeats=repeats)
 
 
 def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tuple[Names, Names, Names]) -> Annotations:

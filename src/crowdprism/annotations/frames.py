@@ -29,9 +29,8 @@ PLAIN_NAMES = (str, int, float, bool, bytes, date, datetime, timedelta, Decimal)
 
 def is_frame(table: Any) -> bool:
     """Tell whether this is a data frame of pandas, polars, pyarrow or another library that narwhals knows."""
-    return type(table).__module__.split(".")[0] in ("pandas", "polars", "pyarrow", "modin", "cudf") and hasattr(
-        table, "columns"
-    )
+    package = type(table).__module__.split(".")[0]
+    return package in ("pandas", "polars", "pyarrow", "modin", "cudf") and hasattr(table, "columns")
 
 
 def annotations_of_frame(cls: type[Annotations], frame: Any) -> Annotations:

@@ -36,9 +36,8 @@ def with_gold(annotations: Annotations, gold: Any) -> Annotations:
     known = [(plain(item), plain(label)) for item, label in zip(items, labels, strict=True) if not is_missing(label)]
     if not known:
         raise InvalidAnnotationsError("The gold is empty: no item has a label.", parameter="gold")
-    items, labels = [item for item, _ in known], [label for _, label in known]
-    place = positions(annotations.items, items)
-    require_some_known(place, items, annotations)
+    items, labels = map(list, zip(*known, strict=True))
+    require_some_known(items, annotations)
     codes, place_of = positions(annotations.classes, labels), (lambda row: f"for item {items[row]!r}")
     remedy = "Correct them, or list the class when reading the annotations, with {classes}"
     require([check_known(codes, labels, annotations.classes, "gold label", place=place_of, remedy=remedy)])
@@ -52,7 +51,7 @@ def gold_columns(gold: Any) -> tuple[list[Any], list[Any]]:
     if isinstance(gold, Mapping):
         return list(gold), list(gold.values())
     if hasattr(gold, "index") and hasattr(gold, "items") and not hasattr(gold, "columns"):  # a pandas series
-        return [item for item, _ in gold.items()], [label for _, label in gold.items()]
+        return list(gold.index), list(gold)
     if hasattr(gold, "columns"):
         names = [str(name) for name in getattr(gold, "column_names", gold.columns)]  # pyarrow lists columns, not names
         label = next((name for name in LABEL_COLUMNS if name in names), None)
@@ -72,9 +71,9 @@ def gold_columns(gold: Any) -> tuple[list[Any], list[Any]]:
     return [item for item, _ in pairs], [label for _, label in pairs]
 
 
-def require_some_known(place: NDArray[Any], items: list[Any], annotations: Annotations) -> None:
+def require_some_known(items: list[Any], annotations: Annotations) -> None:
     """Count gold of items that nobody annotated: a warning for some, an error for all."""
-    unknown = [item for item, at in zip(items, place, strict=True) if at < 0]
+    unknown = [item for item, at in zip(items, positions(annotations.items, items), strict=True) if at < 0]
     if len(unknown) == len(items):
         raise InvalidAnnotationsError(
             f"None of the {len(items)} gold items is among the {annotations.n_items} items. Gold looks like "
@@ -94,12 +93,6 @@ def classes_by_item(items: NameArray, gold: Any) -> dict[Any, Any]:
 
     Unknown classes (None, NaN, masked) are left out. A series or frame whose index or ids are no items is taken in the
     order of the items if it is as long.
-
-    Examples
-    --------
-    >>> from crowdprism.annotations.names import name_array
-    >>> classes_by_item(name_array(["x", "y"]), np.array(["cat", "dog"]))
-    {'x': 'cat', 'y': 'dog'}
     """
     if has_no_names(gold):
         labels = np.ma.asarray(gold).tolist() if isinstance(gold, np.ndarray) else list(gold)

@@ -149,10 +149,7 @@ def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]
 
     The -1 is for the caller to resolve at once; it never enters `Annotations`.
     """
-    if isinstance(values, np.ndarray):
-        listed = values.tolist()
-    else:
-        listed = [plain(value) for value in values]
+    listed = values.tolist() if isinstance(values, np.ndarray) else [plain(value) for value in values]
     index = {name: place for place, name in enumerate(names.tolist())}
     return np.fromiter((index.get(value, -1) for value in listed), dtype=np.int64, count=len(listed))
 

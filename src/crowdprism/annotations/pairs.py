@@ -14,9 +14,7 @@ SMALL_KEY_RANGE = 2**20
 
 
 def response_matrix(annotations: Annotations) -> Any:
-    """Sparse (n_items, n_annotators * n_classes): the weight of each annotation in the column of its annotator
-    and label; repeats add up.
-    """
+    """Sparse (n_items, n_annotators * n_classes) sums of weights, in the column of annotator and label."""
     from scipy.sparse import csr_array
 
     n_columns = annotations.n_annotators * annotations.n_classes
@@ -35,29 +33,18 @@ def sums_by(group: NDArray[Any], values: NDArray[Any], n_groups: int) -> NDArray
 
 @dataclass(frozen=True)
 class CoLabelEntries:
-    """Non-zero counts of (label of first, label of second) for pairs of annotators, first < second.
+    """Non-zero counts of (label of first, label of second) for pairs of annotators, first < second."""
 
-    Attributes
-    ----------
-    first, second
-        (n_pairs,) annotator codes of each pair that shares an item; sorted.
-    pair, first_label, second_label, count
-        (n_entries,) the pair's position, the two labels, and the weight of items with these labels.
-    n_classes
-        Number of classes.
-    """
-
-    first: NDArray[np.int64]
+    first: NDArray[np.int64]  # (n_pairs,) annotator codes of each pair that shares an item; sorted
     second: NDArray[np.int64]
-    pair: NDArray[np.int64]
+    pair: NDArray[np.int64]  # (n_entries,) the pair's position
     first_label: NDArray[np.int64]
     second_label: NDArray[np.int64]
-    count: NDArray[np.float64]
+    count: NDArray[np.float64]  # (n_entries,) weight of items with these labels
     n_classes: int
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs that share at least one item."""
         return len(self.first)
 
     def common(self) -> NDArray[np.float64]:
@@ -90,7 +77,6 @@ class CoLabels:
 
     @property
     def n_classes(self) -> int:
-        """Number of classes."""
         return int(self.counts.shape[-1])
 
     def both_ways(self) -> CoLabels:
@@ -132,12 +118,6 @@ def co_label_entries(annotations: Annotations) -> CoLabelEntries:
 
     Each shared item counts the product of the two annotations' weights. Cost and memory follow the number of
     pairs of annotations on one item, never annotators squared.
-
-    Examples
-    --------
-    >>> entries = co_label_entries(Annotations.from_dense([[0, 0], [1, 0], [1, -1]]))
-    >>> entries.common().tolist(), entries.agreeing().tolist()
-    ([2.0], [1.0])
     """
     n_classes, n_annotators = annotations.n_classes, annotations.n_annotators
     responses = response_matrix(annotations)
@@ -162,12 +142,6 @@ def bipartite_components(annotations: Annotations) -> tuple[NDArray[np.int64], N
     """Number the groups of items and annotators that no annotation connects: (of each item, of each annotator).
 
     Items and annotators without annotations are groups of their own.
-
-    Examples
-    --------
-    >>> items, annotators = bipartite_components(Annotations.from_dense([[0, 1, -1], [-1, -1, 1]]))
-    >>> items.tolist(), annotators.tolist()
-    ([0, 1], [0, 0, 1])
     """
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components

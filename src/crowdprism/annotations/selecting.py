@@ -161,21 +161,16 @@ def concatenated(parts: Sequence[Annotations]) -> Annotations:
     item = np.concatenate([recoded(part.item, part.items, items) for part in parts])
     annotator = np.concatenate([recoded(part.annotator, part.annotators, annotators) for part in parts])
     label = np.concatenate([recoded(part.label, part.classes, classes) for part in parts])
-    numbers = {
-        name: None
-        if all(getattr(part, name) is None for part in parts)
-        else np.concatenate([number_or_default(part, name) for part in parts])
-        for name in NO_NUMBERS
-    }
-    known = [part.gold_by_name() for part in parts]
+    present = [name for name in NO_NUMBERS if any(getattr(part, name) is not None for part in parts)]
+    numbers = {name: np.concatenate([number_or_default(part, name) for part in parts]) for name in present}
+    known = [pair for part in parts for pair in part.gold_by_name().items()]
+    has_gold = any(part.gold is not None for part in parts)
     return assemble(
         type(parts[0]),
         names=(items, annotators, classes),
         codes=(item, annotator, label),
-        numbers=numbers,
-        gold=None
-        if all(part.gold is None for part in parts)
-        else gold_by_item([item for gold in known for item in gold], [one for gold in known for one in gold.values()]),
+        numbers={**NO_NUMBERS, **numbers},
+        gold=gold_by_item([item for item, _ in known], [label for _, label in known]) if has_gold else None,
         frame_kind=parts[0].frame_kind,
     )
 

@@ -66,12 +66,7 @@ def summarize(annotations: Annotations) -> AnnotationSummary:
     a = annotations
     pairs = a.item.astype(np.int64) * max(a.n_annotators, 1) + a.annotator
     shares = np.bincount(a.label, minlength=a.n_classes) / max(a.n_annotations, 1)
-    n_gold, accuracy = 0, None
-    if a.gold is not None:
-        n_gold = int(a.gold.count())
-        judged = a.gold[a.item]
-        if judged.count():
-            accuracy = float(np.ma.mean(judged == a.label))
+    judged = None if a.gold is None else a.gold[a.item]
     return AnnotationSummary(
         n_annotations=a.n_annotations,
         n_items=a.n_items,
@@ -83,8 +78,8 @@ def summarize(annotations: Annotations) -> AnnotationSummary:
         n_annotators_without_annotation=int((a.labels_per_annotator == 0).sum()),
         n_repeats=int((np.diff(pairs) == 0).sum()),
         class_shares=dict(zip(a.classes.tolist(), shares.tolist(), strict=True)),
-        n_gold=n_gold,
-        label_accuracy=accuracy,
+        n_gold=0 if a.gold is None else int(a.gold.count()),
+        label_accuracy=None if judged is None or not judged.count() else float(np.ma.mean(judged == a.label)),
     )
 
 
