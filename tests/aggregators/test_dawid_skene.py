@@ -119,7 +119,7 @@ def test_cells_that_do_not_occur_change_nothing() -> None:
     np.testing.assert_allclose(result.confusions.sum(axis=2), 1.0)
     no_prior = np.zeros((20, 20))
     again = refine_by_em(crowd, result.confusions, result.class_prior, pseudo_counts=no_prior, max_iter=0)
-    assert np.isfinite(again.class_probabilities).all()
+    assert np.isfinite(again["class_probabilities"]).all()
 
 
 def test_partial_fit_takes_new_items_annotators_and_classes() -> None:

@@ -192,7 +192,7 @@ def test_em_without_iterations_applies_the_given_parameters() -> None:
     crowd = Annotations.from_dense([[0, 1]])
     confusions = np.array([[[0.9, 0.1], [0.4, 0.6]], [[0.5, 0.5], [0.2, 0.8]]])
     found = refine_by_em(crowd, confusions, np.array([0.5, 0.5]), pseudo_counts=np.zeros((2, 2)), max_iter=0)
-    np.testing.assert_allclose(found.class_probabilities[0], np.array([0.9 * 0.5, 0.4 * 0.8]) / (0.45 + 0.32))
+    np.testing.assert_allclose(found["class_probabilities"][0], np.array([0.9 * 0.5, 0.4 * 0.8]) / (0.45 + 0.32))
 
 
 @pytest.mark.parametrize(

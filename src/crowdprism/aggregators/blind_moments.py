@@ -16,15 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.moments import MomentAggregator, require_block_room, unusable_note, usable_pairs, vote_start
+from crowdprism.aggregators.moments import (
+    MomentAggregator,
+    require_block_room,
+    require_few_classes,
+    unusable_note,
+    usable_pairs,
+    vote_start,
+)
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, response_matrix
-from crowdprism.errors import UnsuitableDataError
 from crowdprism.parameters import Allowed, Whole
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 
-MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
 TRIPLES_EACH = 3  # third moments that are kept per annotator, with those who share most items
 ADMM_STEPS = 10  # per annotator and round; the next round goes on from there
 
@@ -160,23 +165,13 @@ class BlindMoments(MomentAggregator):
     tolerance: float = 1e-3
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        if annotations.n_classes > MAX_CLASSES:
-            raise UnsuitableDataError(
-                f"BlindMoments uses moments with n_classes^3 entries; {annotations.n_classes} classes are more than "
-                f"{MAX_CLASSES}. Use dawid-skene."
-            )
+        require_few_classes(annotations, "BlindMoments")
         pairs, usable = usable_pairs(annotations, least_shared=self.least_shared, method="BlindMoments")
         votes = vote_start(annotations, method="BlindMoments")
         moments = label_moments(annotations, pairs)
         confusions, prior, errors = self._fit_moments(moments, votes.confusions, votes.prior, usable)
-        return self._finish(
-            annotations,
-            confusions,
-            prior,
-            pooled=votes.pooled,
-            history={"squared_error": errors},
-            notes=unusable_note(~usable),
-        )
+        history, notes = {"squared_error": errors}, unusable_note(~usable)
+        return self._finish(annotations, confusions, prior, pooled=votes.pooled, history=history, notes=notes)
 
     def _fit_moments(
         self, moments: LabelMoments, confusions: FloatArray, prior: FloatArray, usable: NDArray[np.bool_]

@@ -52,11 +52,5 @@ class GoldVote(Aggregator):
             truth[gold >= 0, gold[gold >= 0]] = 1.0
         pseudo_counts = self.prior_strength * crowd.pooled
         confusions = normalize_rows(confusion_counts(annotations, truth) + pseudo_counts)
-        fit = refine_by_em(annotations, confusions, crowd.prior, pseudo_counts=pseudo_counts, max_iter=0)
-        return self._build_result(
-            annotations,
-            fit.class_probabilities,
-            confusions=fit.confusions,
-            class_prior=fit.class_prior,
-            warnings=(NO_GOLD,) if gold is None else (),
-        )
+        parts = refine_by_em(annotations, confusions, crowd.prior, pseudo_counts=pseudo_counts, max_iter=0)
+        return self._build_result(annotations, warnings=(NO_GOLD,) if gold is None else (), **parts)

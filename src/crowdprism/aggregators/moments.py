@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
 from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
-from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb
+from crowdprism.aggregators.em import Expectation, FloatArray, climb
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.known_annotators import ConfusionPrior
 from crowdprism.aggregators.majority_vote import mean_of_labelled, vote_totals
@@ -23,6 +23,7 @@ from crowdprism.results import FitResult, confusion
 from crowdprism.results.confusion import class_alignment, confusion_counts, normalize_rows, pooled_confusion
 
 SMALLEST_PROBABILITY = 1e-6  # moments of finite samples give zeros and negatives where probabilities are small
+MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
 LEAST_USABLE_SHARE = 0.5  # of annotations by annotators who can be used; below it the rest decides
 
 
@@ -85,6 +86,14 @@ def require_block_room(count: int, n_classes: int, method: str, *, of: str = "pa
         )
 
 
+def require_few_classes(annotations: Annotations, method: str) -> None:
+    if annotations.n_classes > MAX_CLASSES:
+        raise UnsuitableDataError(
+            f"{method} uses moments with n_classes^3 entries; {annotations.n_classes} classes are more than "
+            f"{MAX_CLASSES}. Use dawid-skene."
+        )
+
+
 def by_annotator(annotator: NDArray[Any], values: NDArray[Any], n_annotators: int) -> FloatArray:
     """Sum `values` (n, ...) over the rows of each annotator: (n_annotators, ...)."""
     from scipy.sparse import csr_array
@@ -114,20 +123,9 @@ class MomentAggregator(Aggregator):
     ) -> FitResult:
         """Class probabilities by the estimate (`em_rounds=0`), or by EM that starts from it."""
         pseudo_counts = self.prior_strength * pooled
-        fit = refine_by_em(annotations, confusions, class_prior, pseudo_counts=pseudo_counts, max_iter=self.em_rounds)
-        history = {**(history or {}), **({"objective": fit.objective} if fit.objective else {})}
-        parts: dict[str, Any] = {"confusions": fit.confusions, "class_prior": fit.class_prior, "history": history}
-        return self._build_result(annotations, fit.class_probabilities, warnings=notes, **parts)
-
-
-@dataclass(frozen=True, eq=False)
-class EMFit:
-    """What `refine_by_em` returns; shapes as in `FitResult`, and the objective after each iteration."""
-
-    class_probabilities: FloatArray
-    confusions: FloatArray
-    class_prior: FloatArray
-    objective: list[float]
+        parts = refine_by_em(annotations, confusions, class_prior, pseudo_counts=pseudo_counts, max_iter=self.em_rounds)
+        parts["history"] = {**(history or {}), **parts["history"]}
+        return self._build_result(annotations, warnings=notes, **parts)
 
 
 def refine_by_em(
@@ -136,15 +134,15 @@ def refine_by_em(
     class_prior: NDArray[Any],
     *,
     pseudo_counts: NDArray[Any],  # (true class, given label), the same for every annotator
-    max_iter: int = MAX_ITER,
-    tolerance: float = TOLERANCE,
-) -> EMFit:
-    """Run Dawid-Skene EM from given confusions and class prior; with `max_iter=0` these are taken as they are."""
+    max_iter: int,
+) -> dict[str, Any]:
+    """Parts of a result, by Dawid-Skene EM from given confusions and class prior; with `max_iter=0` by these alone."""
     evidence = ConfusionPass(annotations, method="Dawid-Skene")
     cells = evidence.cells
     given = model_of_confusions(confusions, class_prior, cells)
     if max_iter == 0:
-        return EMFit(evidence.expect(given).kept, np.asarray(confusions, dtype=np.float64), given.class_prior, [])
+        parts = {"class_probabilities": evidence.expect(given).kept, "class_prior": given.class_prior, "history": {}}
+        return {**parts, "confusions": np.asarray(confusions, dtype=np.float64)}
     common = ConfusionPrior(np.asarray(pseudo_counts))
     prior = common.on_cells(cells)
 
@@ -153,10 +151,11 @@ def refine_by_em(
 
     # The first model is the outcome of an M step, so that every objective is comparable.
     start = improve(None, evidence.expect(given, keep=False))
-    run = climb(evidence, start, improve, title="EM", max_iter=max_iter, tolerance=tolerance)
+    run = climb(evidence, start, improve, title="EM", max_iter=max_iter)
     last = evidence.expect(run.model)
     estimate = normalize_rows(cells.dense(last.counts) + common.dense(cells.n_annotators))
-    return EMFit(last.kept, np.asarray(estimate, dtype=np.float64), run.model.class_prior, run.objective)
+    parts = {"class_probabilities": last.kept, "confusions": np.asarray(estimate, dtype=np.float64)}
+    return {**parts, "class_prior": run.model.class_prior, "history": {"objective": run.objective}}
 
 
 def unusable_note(unusable: NDArray[np.bool_]) -> tuple[str, ...]:

@@ -17,7 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.moments import MomentAggregator, probability_rows, require_block_room, vote_start
+from crowdprism.aggregators.moments import (
+    MomentAggregator,
+    probability_rows,
+    require_block_room,
+    require_few_classes,
+    vote_start,
+)
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import response_matrix
 from crowdprism.errors import UnsuitableDataError
@@ -30,7 +36,6 @@ from crowdprism.seeding import stream
 GROUPS = 3
 ITEMS_PER_CLASS = 10  # fewest items seen by all groups, per class; below it third moments are mostly noise
 LEAST_SINGULAR = 1e-3  # of the second moment, relative to the largest: below it two classes look the same
-MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
 
 
 @dataclass(frozen=True)
@@ -219,11 +224,7 @@ class SpectralEM(MomentAggregator):
     def _aggregate(self, annotations: Annotations) -> FitResult:
         require_block_room(annotations.n_annotators, annotations.n_classes, "SpectralEM", of="annotators")
         group = three_groups(annotations)
-        if annotations.n_classes > MAX_CLASSES:
-            raise UnsuitableDataError(
-                f"SpectralEM uses moments with n_classes^3 entries; {annotations.n_classes} classes are more than "
-                f"{MAX_CLASSES}. Use dawid-skene."
-            )
+        require_few_classes(annotations, "SpectralEM")
         responses = group_responses(annotations, group)
         covered = responses.any(axis=2).all(axis=0)
         require_triples(annotations, int(covered.sum()))

@@ -44,10 +44,9 @@ def rotation_to(target: NDArray[Any], source: NDArray[Any]) -> FloatArray:
 
 @dataclass(frozen=True)
 class Factor:
-    """Non-negative H with H H' about U U', the squared misfit of H to the rotated U, and its course."""
+    """Non-negative H with H H' about U U', and the course of the squared misfit of H to the rotated U."""
 
     matrix: FloatArray
-    misfit: float
     course: list[float]
 
 
@@ -67,14 +66,14 @@ def nonnegative_factor(
         course.append(float(np.square(factor - root @ rotation).sum()) / max(size, LEAST_ENTRY))
         if len(course) > 1 and course[-2] - course[-1] <= tolerance:
             break
-    return Factor(np.maximum(root @ rotation, LEAST_ENTRY), course[-1], course)
+    return Factor(np.maximum(root @ rotation, LEAST_ENTRY), course)
 
 
 def best_factor(root: NDArray[Any], starts: list[NDArray[Any]], *, iterations: int, tolerance: float) -> Factor:
     """The factor with the least misfit over several starting rotations; of equals the first."""
     found = [nonnegative_factor(root, start, iterations=iterations, tolerance=tolerance) for start in starts]
-    best = min(factor.misfit for factor in found)
-    return next(factor for factor in found if factor.misfit <= best * (1 + 1e-6) + 1e-15)
+    best = min(factor.course[-1] for factor in found)
+    return next(factor for factor in found if factor.course[-1] <= best * (1 + 1e-6) + 1e-15)
 
 
 def random_rotations(rank: int, count: int, rng: np.random.Generator) -> list[FloatArray]:
@@ -192,11 +191,6 @@ class SymNMF(MomentAggregator):
         order = class_alignment(found, votes.confusions[usable])
         confusions = votes.confusions.copy()
         confusions[usable] = found[:, order]
-        return self._finish(
-            annotations,
-            confusions,
-            prior[order],
-            pooled=votes.pooled,
-            history={"pair_misfit": misfits, "rotation_misfit": factor.course},
-            notes=unusable_note(~usable & (annotations.labels_per_annotator > 0)),
-        )
+        history = {"pair_misfit": misfits, "rotation_misfit": factor.course}
+        notes = unusable_note(~usable & (annotations.labels_per_annotator > 0))
+        return self._finish(annotations, confusions, prior[order], pooled=votes.pooled, history=history, notes=notes)
