@@ -1,7 +1,8 @@
-"""`crowdprism rank`: screen, JSON, page, errors."""
+"""`crowdprism rank` and `crowdprism rate`: screen, JSON, page, errors; and ratings in `aggregate`."""
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 
@@ -72,3 +73,64 @@ def test_bad_rows_are_refused_with_their_place(run, pairs: Path, rows: str, mess
 def test_skipped_rows_are_counted(run, pairs: Path) -> None:
     (pairs / "gaps.csv").write_text("left,right,winner,annotator\nx,y,x,ann\nx,y,,ann\n")
     assert "left out 1 comparison without a winner" in run("rank", "gaps.csv", "--skip-missing").err
+
+
+# -- rate
+
+
+@pytest.fixture
+def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    random = np.random.default_rng(0)
+    bias = {"ann": 0.0, "bob": 8.0, "<b>cy</b>": -1.0}
+    lines = ["item,annotator,rating"]
+    for item in range(30):
+        lines += [f"{item},{who},{10 * (item % 7) + b + random.normal():.2f}" for who, b in bias.items()]
+    (tmp_path / "scores.csv").write_text("\n".join(lines) + "\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_file_becomes_scores_and_a_page_in_one_command(run, scores: Path) -> None:
+    shown = run("rate", "scores.csv", "-o", "scores.html")
+    assert shown.code == 0, shown.err
+    assert "intraclass correlation" in shown.out
+    assert "most bob (+" in shown.out
+    page = (scores / "scores.html").read_text()
+    assert "30 items rated by 3 annotators" in page
+    assert "<b>cy" not in page
+
+
+def test_json_has_items_annotators_and_the_icc(run, scores: Path) -> None:
+    record = json.loads(run("rate", "scores.csv", "--json").out)
+    assert len(record["items"]) == 30
+    assert record["icc"] > 0.7
+    assert max(record["annotators"], key=lambda row: row["bias"])["annotator"] == "bob"
+
+
+def test_words_among_numbers_are_named_with_the_way_out(run, scores: Path) -> None:
+    (scores / "mixed.csv").write_text("item,annotator,rating\n1,ann,3.5\n1,bob,unsure\n2,ann,4\n2,bob,5\n")
+    shown = run("rate", "mixed.csv")
+    assert shown.code == 2
+    assert "1 of 4 ratings are no numbers: 'unsure'" in " ".join(shown.err.split())
+    assert "--skip-label" in shown.err
+    assert run("rate", "mixed.csv", "--skip-label", "unsure").code == 0
+
+
+def test_an_order_gives_an_expected_score_beside_the_label(run, scores: Path) -> None:
+    rows = "".join(f"{item},{who},{('low', 'mid', 'high')[item % 3]}\n" for item in range(12) for who in ("ann", "bob"))
+    (scores / "stars.csv").write_text("item,annotator,label\n" + rows)
+    shown = run("aggregate", "stars.csv", "--order", "low,mid,high", "-o", "run", "--no-report")
+    assert shown.code == 0, shown.err
+    found = list(csv.DictReader((scores / "run" / "labels.csv").open()))
+    assert [row["label"] for row in found[:3]] == ["low", "mid", "high"]
+    assert [round(float(row["expected_score"])) for row in found[:3]] == [1, 2, 3]
+    assert "ordinal-dawid-skene" in (scores / "run" / "result.json").read_text()
+
+
+def test_a_contradictory_or_incomplete_order_is_refused(run, scores: Path) -> None:
+    (scores / "stars.csv").write_text("item,annotator,label\n1,ann,low\n1,bob,high\n")
+    assert run("aggregate", "stars.csv", "--order", "low,high,low").code == 2
+    shown = run("aggregate", "stars.csv", "--order", "low,medium")
+    assert shown.code == 2
+    assert "'high' by annotator 'bob' on item 1" in " ".join(shown.err.split())
+    assert run("aggregate", "stars.csv", "--method", "ordinal-dawid-skene").code == 2

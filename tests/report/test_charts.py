@@ -12,7 +12,7 @@ import pytest
 import crowdprism as cp
 from crowdprism.report.charts import Scale, annotator_chart, certainty_chart, curve_chart, draw_all, text
 from crowdprism.report.content import build_content
-from crowdprism.report.palette import LIGHT
+from crowdprism.report.page import asset
 from crowdprism.report.report_records import Curve, ReportContent, ReportOptions
 from crowdprism.simulate import demo_annotations
 
@@ -84,7 +84,7 @@ def test_logarithmic_scales_place_equal_ratios_at_equal_distances() -> None:
 
 def test_charts_use_only_colours_of_the_themes(shown: ReportContent) -> None:
     colours = {colour for svg in draw_all(shown).values() for colour in re.findall(r'(?:fill|stroke)="([^"]*)"', svg)}
-    assert colours - {"none"} <= {f"var(--{role})" for role in vars(LIGHT)}
+    assert colours - {"none"} <= {f"var(--{role})" for role in re.findall(r"--(\w+):", asset("colors.css"))}
 
 
 def test_charts_announce_themselves_once_and_hold_no_other_role(shown: ReportContent) -> None:

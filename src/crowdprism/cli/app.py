@@ -39,7 +39,7 @@ COMMANDS = {  # module of this package, and what `crowdprism --help` says of the
     "audit": ("audit_command", "Measure how right labels are: draw items, have them answered, and read the answers."),
     "jury": ("jury_command", "Measure judges, such as language models, against gold or people."),
     "rank": ("rank_command", 'Rank items by answers to "which of these two is better?".'),
-    "rate": ("rate_command", "Score items from ratings that are numbers."),
+    "rate": ("rank_command", "Score items from ratings that are numbers."),
     "convert": ("convert", "Convert an annotation file, or the labels of a run to tasks of an annotation tool."),
     "shard": ("shard_command", "Sort tables that do not fit in memory into a store."),
     "report": ("report", "Write the result of a run as one HTML page that opens offline."),
@@ -205,13 +205,7 @@ def run(words: list[str]) -> int:
 
 
 def common_first(words: list[str]) -> list[str]:
-    """Move -q and -v before the command; words after `--` stay.
-
-    Examples
-    --------
-    >>> common_first(["aggregate", "labels.csv", "-q"])
-    ['-q', 'aggregate', 'labels.csv']
-    """
+    """Move -q and -v before the command; words after `--` stay."""
     end = words.index("--") if "--" in words else len(words)
     common = [word for word in words[:end] if word in ANYWHERE]
     return common + [word for word in words[:end] if word not in ANYWHERE] + words[end:]

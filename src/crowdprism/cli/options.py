@@ -181,13 +181,7 @@ def split_names(text: str) -> list[str]:
 
 
 def parse_reading_option(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE.
-
-    Examples
-    --------
-    >>> parse_reading_option("skip-missing=yes"), parse_reading_option("encoding=utf-16")
-    (('skip_missing', True), ('encoding', 'utf-16'))
-    """
+    """Split NAME=VALUE."""
     name, _, value = text.partition("=")
     name = name.strip().replace("-", "_")
     if name not in READING_NAMES or not value:

@@ -1,4 +1,4 @@
-"""`crowdprism rank`: from comparisons of two items to a ranking."""
+"""`crowdprism rank` and `crowdprism rate`: scores of items from comparisons of two, and from ratings."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from crowdprism.cli.options import AsJson, ReadingOption, split_names, standard_input_as_file
+from crowdprism.cli.options import AsJson, Files, ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import print_json, print_records, print_table, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crowdprism.scoring import Ranking
 
 N_SHOWN = 30
+N_RATED = 20
 N_JUDGES = 10
 
 
@@ -130,3 +131,32 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
         print_records("Judges, least reliable first", rows)
     if ask:
         print_table("Pairs to ask next", ("first", "second"), [row[:2] for row in ranking.pairs_to_ask(ask)])
+
+
+def rate(
+    files: Files,
+    *,
+    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
+    reading: ReadingOptions,
+    json: AsJson = False,
+) -> None:
+    """Score items from ratings that are numbers, with a bias and a spread for every annotator, and intervals.
+
+    Example: `crowdprism rate scores.csv -o scores.html`
+    """
+    from crowdprism.report.ranking_page import rating_lines, ratings_page
+    from crowdprism.scoring import rate as rate_items
+
+    if output is not None:
+        require_writable(output, files)
+    result = rate_items(reading.read(files))
+    items, people = to_records(result.item_columns()), to_records(result.annotator_columns())
+    if json:
+        print_json({"icc": result.icc, "items": items, "annotators": people, "warnings": result.warnings})
+    else:
+        print("\n".join(rating_lines(result)))
+        best = sorted(items, key=lambda row: -row["score"])[:N_RATED]
+        print_records("Items with the highest scores", best)
+        print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_RATED])
+    if output is not None:
+        remark(f"wrote {write_whole(output, ratings_page(result))}")

@@ -139,13 +139,7 @@ def print_csv(columns: Mapping[str, Sequence[Any]]) -> None:
 
 
 def to_records(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """One mapping per row of columns.
-
-    Examples
-    --------
-    >>> to_records({"item": ["x", "y"], "label": ["cat", "dog"]})
-    [{'item': 'x', 'label': 'cat'}, {'item': 'y', 'label': 'dog'}]
-    """
+    """One mapping per row of columns."""
     lists = (column.tolist() if hasattr(column, "tolist") else column for column in columns.values())
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
@@ -168,14 +162,7 @@ def print_json(record: Any) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON has it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> as_json({"shares": np.array([0.5, np.nan]), 3: ()})
-    {'shares': [0.5, None], '3': []}
-    """
+    """A value as JSON has it."""
     if isinstance(value, Mapping):
         return {str(name): as_json(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -62,13 +62,7 @@ class Scale:
         return self.start + (at - low) / ((high - low) or 1) * (self.end - self.start)
 
     def ticks(self, most: int = 5) -> list[float]:
-        """Round numbers within the scale.
-
-        Examples
-        --------
-        >>> Scale(0, 1, 0, 340).ticks(), Scale(3, 4000, 0, 340, logarithmic=True).ticks()
-        ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [10.0, 100.0, 1000.0])
-        """
+        """Round numbers within the scale."""
         if self.logarithmic:
             digits = (1, 2, 5) if self.high < 100 * self.low else (1,)
             powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
@@ -108,13 +102,7 @@ def path(points: Sequence[tuple[float, float]]) -> str:
 def picture(
     parts: Sequence[str], description: str, *, left: float, width: float = WIDTH, height: float, below: float = BELOW
 ) -> str:
-    """The chart as an SVG element that screen readers announce by its description; (0, 0) is where its axes meet.
-
-    Examples
-    --------
-    >>> picture([], "nothing <yet>", left=40, height=200)[:37]
-    '<svg role="img" aria-label="nothing &'
-    """
+    """The chart as an SVG element that screen readers announce by its description; (0, 0) is where its axes meet."""
     wide, high = round(left + width + EDGE), round(height + below + EDGE)
     box = f"{-round(left)} {-round(height) - EDGE} {wide} {high}"
     about = {"role": "img", "aria_label": description}
@@ -147,13 +135,7 @@ def percent(share: float) -> str:
 
 
 def short(number: float) -> str:
-    """A number of few letters.
-
-    Examples
-    --------
-    >>> short(0.25), short(1500), short(-250000)
-    ('0.25', '1,500', '-250k')
-    """
+    """A number of few letters."""
     if abs(number) >= 1e6:
         return f"{number / 1e6:g}M"
     return f"{number / 1e3:g}k" if abs(number) >= 1e4 else f"{number:,g}"

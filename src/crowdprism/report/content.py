@@ -20,7 +20,6 @@ from crowdprism.diagnostics.co_labelling import CoLabellingGraph
 from crowdprism.diagnostics.label_evidence import matching
 from crowdprism.errors import CrowdprismWarning, counted
 from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge
-from crowdprism.report.next_steps import next_steps
 from crowdprism.report.report_records import (
     Agreement,
     Appendix,
@@ -35,7 +34,7 @@ from crowdprism.report.report_records import (
     ReportOptions,
 )
 from crowdprism.report.review_items import UNCERTAIN, build_review
-from crowdprism.report.verdict import build_verdict, examined, labelled
+from crowdprism.report.verdict import build_verdict, examined, labelled, next_steps
 from crowdprism.results import FitResult
 
 MOST_CURVES = 6
@@ -55,16 +54,7 @@ NEAREST = 1e-3
 def build_content(
     result: FitResult, annotations: Annotations | None = None, options: ReportOptions | None = None
 ) -> ReportContent:
-    """Everything that the report says, from the result and, if given, the annotations it was learned from.
-
-    Examples
-    --------
-    >>> from crowdprism import Annotations, make_aggregator
-    >>> a = Annotations.from_dense([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]])
-    >>> content = build_content(make_aggregator("dawid-skene").fit(a).result_, a)
-    >>> content.sizes
-    '12 annotations of 4 items by 3 annotators, 2 classes'
-    """
+    """Everything that the report says, from the result and, if given, the annotations it was learned from."""
     options = options or ReportOptions()
     annotations = None if annotations is None else matching(result, annotations)
     result = with_account(result, annotations)

@@ -14,7 +14,6 @@ from typing import Any
 from crowdprism import __version__
 from crowdprism.annotations.notebook import visible
 from crowdprism.report.charts import draw_all
-from crowdprism.report.palette import DARK, LIGHT, heat_rules, variables
 from crowdprism.report.report_records import ReportContent
 
 ASSETS = files("crowdprism.report") / "assets"
@@ -56,7 +55,7 @@ def fill(template: str, *, made: datetime | None = None, script: str = "", more_
         lstrip_blocks=True,
         finalize=lambda value: visible(value) if type(value) is str else value,
     )
-    style = style_sheet() + more_style
+    style = asset("colors.css") + asset("page.css") + more_style
     return environment.from_string(asset(template)).render(
         script=Markup(script),
         script_hash=hash_of(script),
@@ -70,20 +69,6 @@ def fill(template: str, *, made: datetime | None = None, script: str = "", more_
 
 def hash_of(text: str) -> str:
     return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-
-
-@cache
-def style_sheet() -> str:
-    dark = f"{variables(DARK)};color-scheme:dark"
-    return "".join(
-        [
-            f":root{{{variables(LIGHT)};color-scheme:light}}",
-            f'@media screen and (prefers-color-scheme:dark){{:root:not([data-theme="light"]){{{dark}}}}}',
-            f'@media screen{{:root[data-theme="dark"]{{{dark}}}}}',
-            heat_rules(),
-            asset("page.css"),
-        ]
-    )
 
 
 def embedded_json(record: Any) -> str:

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 from crowdprism.diagnostics.findings import Finding, Severity
 from crowdprism.formats.item_content import ItemContent, Shown
-from crowdprism.report.annotator_stories import Story
 
 
 @dataclass(frozen=True)
@@ -67,6 +66,16 @@ class ClassRow:
     n_items: int
     item_share: float
     label_share: float | None
+
+
+class Story(NamedTuple):
+    """What an annotator did, in the order that `page.js` expects."""
+
+    n_agreeing: int  # labels that equal the label found
+    seconds: float | None = None  # per label
+    early: float | None = None  # share of labels that equal the label found, in the first half by time
+    late: float | None = None  # and in the second
+    examples: tuple[tuple[str, int, int], ...] = ()  # item, given label, label found; the most certain first
 
 
 class AnnotatorRow(NamedTuple):

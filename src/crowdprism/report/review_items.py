@@ -28,16 +28,7 @@ Mask = NDArray[np.bool_]
 
 
 def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[str, Mask]:
-    """(n_items,) masks by reason, the most important first.
-
-    Examples
-    --------
-    >>> from crowdprism import Annotations, make_aggregator
-    >>> a = Annotations.from_dense([[0, 1], [1, 1]])
-    >>> masks = review_reasons(make_aggregator("majority-vote").fit(a).result_, a)
-    >>> masks["two classes are nearly as likely"].tolist()
-    [True, False]
-    """
+    """(n_items,) masks by reason, the most important first."""
     ordered = np.sort(result.class_probabilities, axis=1)
     top = ordered[:, -1]
     second = ordered[:, -2] if result.n_classes > 1 else np.zeros(result.n_items)

@@ -16,8 +16,9 @@ from crowdprism.diagnostics.agreement import AgreementReport
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph, coverage
 from crowdprism.diagnostics.findings import SEVERITIES, Finding, Severity, worst
 from crowdprism.diagnostics.identifiability import examine
+from crowdprism.errors import counted
 from crowdprism.report.annotator_rows import ADVERSE, CARELESS, FEW_LABELS
-from crowdprism.report.report_records import AnnotatorTable, Level, Verdict
+from crowdprism.report.report_records import AnnotatorTable, Level, Review, Step, Verdict
 from crowdprism.results import FitResult
 
 DECISIVE = ("class order", "rank of confusions", "rank of class probabilities")  # if they fail, labels mean nothing
@@ -31,6 +32,8 @@ ENOUGH_GOLD = 20
 MOST_EXAMINED_CLASSES = 20  # with more, the geometry takes tens of seconds
 NARROW = 0.2  # width of the interval of expected accuracy that gold has to reach: about 40 answers
 N_NAMES = 3
+MOST_NAMED = 5  # in what to do next
+THIN = ("coverage", "co-labelling")  # findings that more labels answer
 
 
 def build_verdict(
@@ -89,13 +92,7 @@ def by_share(share: float) -> Severity:
 
 
 def scope_of(findings: Sequence[Finding]) -> str:
-    """Which checks were made, and whether true classes were among what labels were compared with.
-
-    Examples
-    --------
-    >>> scope_of([Finding("agreement", "good", "..."), Finding("gold", "good", "...")])
-    'Checked: agreement, gold.'
-    """
+    """Which checks were made, and whether true classes were among what labels were compared with."""
     checked = dict.fromkeys(finding.name for finding in findings if finding.severity != "note")
     text = f"Checked: {', '.join(checked)}." if checked else "Nothing could be checked."
     if "gold" in checked:
@@ -278,12 +275,26 @@ def from_fit(result: FitResult) -> list[Finding]:
 
 
 def first_names(names: Sequence[str], most: int = N_NAMES) -> str:
-    """The first few names and the number of others.
-
-    Examples
-    --------
-    >>> first_names(["ann", "bob", "cy", "di", "eve"])
-    'ann, bob, cy and 2 more'
-    """
     first = ", ".join(names[:most])
     return first if len(names) <= most else f"{first} and {len(names) - most} more"
+
+
+def next_steps(result: FitResult, review: Review, table: AnnotatorTable, verdict: Verdict, source: str) -> list[Step]:
+    """At most four things to do, the most useful first."""
+    steps = []
+    account = result.account
+    if account is not None and account.advice():
+        n = account.n_more
+        text = f"Answer {counted(n, 'item')} yourself, so that you know how right the labels are."
+        steps.append(Step(text, command=f"crowdprism audit {visible(source) or 'labels.csv'} -n {n} --page audit.html"))
+    if review.n_suspect:
+        text = f"Check the {counted(review.n_suspect, 'item')} that have a reason for doubt."
+        steps.append(Step(text, link="#items", link_text="Items to review"))
+    odd = [row.name for row in table.rows if {CARELESS, ADVERSE} & set(row.remarks)]
+    if odd:
+        text = f"Talk to {first_names(odd, MOST_NAMED)}: their labels look like guesses or contradict the others."
+        steps.append(Step(text, link="#annotators", link_text="Annotators"))
+    if any(one.name in THIN and one.severity in ("warning", "caution") for one in verdict.findings):
+        text = "Ask for labels that connect annotators and items."
+        steps.append(Step(text, command=f"crowdprism suggest {visible(source) or 'labels.csv'} -o next.csv"))
+    return steps
