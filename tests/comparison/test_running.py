@@ -16,7 +16,6 @@ from crowdprism.comparison.running import (
     gold_hits,
     held_out_log_likelihoods,
     mean_pairwise_agreement,
-    share_of_held_out,
 )
 from crowdprism.errors import InvalidParameterError
 from crowdprism.simulate import build_family, build_pattern, simulate_annotations
@@ -165,9 +164,7 @@ def test_a_method_without_confusions_has_no_likelihood(result: FitResult) -> Non
     assert held_out_log_likelihoods(bare, Annotations.from_dense([[0, 1, 1], [1, 1, 0]])) is None
 
 
-def test_agreement_counts_equal_labels() -> None:
-    out = Annotations.from_dense([[0, 1], [1, 1]])
-    assert share_of_held_out(np.array([0, 1]), out) == 0.75
+def test_one_labelling_agrees_with_no_other() -> None:
     assert mean_pairwise_agreement([np.array([0, 1])]) is None
     assert agreement_with_others({"only": np.array([0])}) == {"only": None}
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from crowdprism.diagnostics import (
     pairwise_agreement,
     raw_agreement,
 )
-from crowdprism.diagnostics.agreement import label_counts
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError
 
 # Krippendorff (2011), "Computing Krippendorff's alpha-reliability", section C: four observers, twelve units,
@@ -87,13 +85,6 @@ def test_alpha_gives_the_published_values_of_krippendorffs_example(level, publis
 def test_alpha_equals_its_definition_by_loops(level, distance, seed) -> None:
     table = sparse_crowd(seed, n_items=25)
     assert krippendorff_alpha(annotations_of(table), level) == pytest.approx(slow_alpha(table, distance), abs=1e-12)
-
-
-def test_alpha_is_the_same_whether_cells_are_counted_or_sorted(monkeypatch) -> None:
-    a = annotations_of(sparse_crowd(0))
-    counted = krippendorff_alpha(a, "ordinal")
-    monkeypatch.setattr(sys.modules[label_counts.__module__], "COUNT_CELLS_PER_ANNOTATION", 0)
-    assert krippendorff_alpha(a, "ordinal") == pytest.approx(counted, abs=1e-15)
 
 
 def test_interval_alpha_does_not_change_with_the_unit_of_values_and_needs_numbers() -> None:

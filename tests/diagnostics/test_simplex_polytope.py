@@ -7,7 +7,6 @@ import pytest
 
 from crowdprism.diagnostics.simplex_polytope import (
     SimplexPolytope,
-    expected_facets,
     inner_radius,
     norm_at_distance,
     plane_basis,
@@ -50,10 +49,6 @@ def test_rows_in_a_plane_do_not_span() -> None:
     flat = np.array([[0.5, 0.5, 0.0], [0.25, 0.75, 0.0], [0.75, 0.25, 0.0]])
     assert not SimplexPolytope(flat).spans_the_plane()
     assert SimplexPolytope(np.eye(3)).spans_the_plane()
-
-
-def test_a_hull_of_twice_the_points_has_at_worst_the_known_number_of_facets() -> None:
-    assert expected_facets(100, n_before=10, n_after=20, dimension=4) == 400.0
 
 
 def test_the_basis_of_the_plane_is_orthonormal_and_sums_to_zero() -> None:

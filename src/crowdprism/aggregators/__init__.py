@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from crowdprism.aggregators.dawid_skene import DawidSkene as DawidSkene
     from crowdprism.aggregators.dawid_skene import FastDawidSkene as FastDawidSkene
     from crowdprism.aggregators.glad import GLAD as GLAD
-    from crowdprism.aggregators.gold_vote import GoldVote as GoldVote
     from crowdprism.aggregators.kos import KOS as KOS
     from crowdprism.aggregators.kos import Eigenvector as Eigenvector
     from crowdprism.aggregators.kos import EigenvectorRatio as EigenvectorRatio
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from crowdprism.aggregators.majority_vote import MajorityVote as MajorityVote
     from crowdprism.aggregators.majority_vote import WeightedVote as WeightedVote
     from crowdprism.aggregators.mmsr import MMSR as MMSR
+    from crowdprism.aggregators.moments import GoldVote as GoldVote
     from crowdprism.aggregators.multidimensional import MultidimensionalCrowd as MultidimensionalCrowd
     from crowdprism.aggregators.multispa import MultiSPA as MultiSPA
     from crowdprism.aggregators.multispa import MultiSPAKL as MultiSPAKL
@@ -59,7 +59,7 @@ AGGREGATORS = Methods(
     {
         "majority-vote": "majority_vote:MajorityVote",
         "weighted-vote": "majority_vote:WeightedVote",
-        "gold-vote": "gold_vote:GoldVote",
+        "gold-vote": "moments:GoldVote",
         "dawid-skene": "dawid_skene:DawidSkene",
         "fast-dawid-skene": "dawid_skene:FastDawidSkene",
         "one-coin": "one_coin:OneCoin",

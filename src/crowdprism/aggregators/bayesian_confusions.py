@@ -173,6 +173,10 @@ class BayesianConfusions(Aggregator):
             probabilities[~part.annotated(first, last)] = prior
             return probabilities
 
+        parts, cells = {}, evidence.cells
+        if confusions_fit(cells.n_annotators, cells.n_classes):
+            posterior = cells.dense(self._by_class(final.counts)) + self._row_prior(cells.n_classes)
+            parts = {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
         return self._build_result(
             annotations,
             evidence.expect(best.model, finish=by_class).kept,
@@ -180,18 +184,11 @@ class BayesianConfusions(Aggregator):
             history={"objective": best.objective, **({"restarts": bounds} if len(bounds) > 1 else {})},
             seed=self.random_state if self.n_subtypes > 1 else None,
             warnings=best.notes(type(self).__name__),
-            **self._confusion_parts(evidence.cells, final),
+            **parts,
         )
 
     def _by_class(self, columns: FloatArray) -> FloatArray:
         return np.asarray(columns.reshape(len(columns), -1, self.n_subtypes).sum(axis=2))
-
-    def _confusion_parts(self, cells: Cells, final: Expectation) -> dict[str, FloatArray]:
-        """Posterior counts of confusions, subtypes added up, and their mean; nothing where they would not fit."""
-        if not confusions_fit(cells.n_annotators, cells.n_classes):
-            return {}
-        posterior = cells.dense(self._by_class(final.counts)) + self._row_prior(cells.n_classes)
-        return {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
 
 
 @dataclass(eq=False, repr=False)

@@ -1,4 +1,7 @@
-"""What methods of moments share: which annotators can be used, the order of classes, and the EM that follows."""
+"""What methods of moments share: which annotators can be used, the order of classes, and the EM that follows.
+
+`GoldVote` measures confusions on gold in place of moments (Snow et al. 2008).
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,17 @@ from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.known_annotators import ConfusionPrior
 from crowdprism.aggregators.majority_vote import mean_of_labelled, vote_totals
 from crowdprism.annotations import Annotations
+from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.pairs import CoLabels, co_label_entries
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.parameters import Allowed, Whole
+from crowdprism.parameters import Allowed, Real, Whole
 from crowdprism.results import FitResult, confusion
 from crowdprism.results.confusion import class_alignment, confusion_counts, normalize_rows, pooled_confusion
 
 SMALLEST_PROBABILITY = 1e-6  # moments of finite samples give zeros and negatives where probabilities are small
 MAX_CLASSES = 64  # third moments have n_classes^3 entries, and items must outnumber them
 LEAST_USABLE_SHARE = 0.5  # of annotations by annotators who can be used; below it the rest decides
+NO_GOLD = "There is no gold to measure annotators on, so all have the crowd's confusions: this is a vote. Add gold."
 
 
 @dataclass(frozen=True)
@@ -164,3 +169,40 @@ def unusable_note(unusable: NDArray[np.bool_]) -> tuple[str, ...]:
         f"{int(unusable.sum())} annotators share too few items with others; their confusions started from vote shares."
     )
     return (note,) if unusable.any() else ()
+
+
+@dataclass(eq=False, repr=False)
+class GoldVote(Aggregator):
+    """Measure each annotator on items with gold only, and combine labels by Bayes' rule.
+
+    Unlike `DawidSkene` with gold, labels of other items teach nothing about annotators: the choice where gold is
+    plentiful and annotators may agree on the same mistakes. Annotators without labels on gold items have the crowd's
+    confusions by vote shares; so do all where there is no gold, and `result_.warnings` says so.
+
+    Parameters
+    ----------
+    prior_strength
+        Pseudo-annotations per confusion row, spread as the crowd errs.
+
+    Examples
+    --------
+    >>> a = Annotations.from_dense([[0, 1, 1], [1, 0, 0], [0, 1, 1], [1, 0, 0], [0, 1, 1]])
+    >>> calibrated = a.with_gold({0: 0, 1: 1, 2: 0, 3: 1})
+    >>> int(GoldVote().fit(calibrated).result_.labels()[4])  # the two who agree were wrong on every gold item
+    0
+    """
+
+    name: ClassVar[str] = "gold-vote"
+    _allowed: ClassVar[Mapping[str, Allowed]] = {"prior_strength": Real(0, above=True)}
+    prior_strength: float = 1.0
+
+    def _aggregate(self, annotations: Annotations) -> FitResult:
+        crowd = vote_start(annotations, method="GoldVote")
+        gold = known_classes(annotations)
+        truth = np.zeros((annotations.n_items, annotations.n_classes))
+        if gold is not None:
+            truth[gold >= 0, gold[gold >= 0]] = 1.0
+        pseudo_counts = self.prior_strength * crowd.pooled
+        confusions = normalize_rows(confusion_counts(annotations, truth) + pseudo_counts)
+        parts = refine_by_em(annotations, confusions, crowd.prior, pseudo_counts=pseudo_counts, max_iter=0)
+        return self._build_result(annotations, warnings=(NO_GOLD,) if gold is None else (), **parts)

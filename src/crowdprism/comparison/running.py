@@ -124,7 +124,7 @@ def measure(name: str, fit: Fit, annotations: Annotations, splits: Sequence[Spli
             if likelihoods is not None:
                 one.log_likelihoods.append(likelihoods)
             one.found.append(found_classes(result))
-            one.held_out_agreement.append(share_of_held_out(one.found[-1], out))
+            one.held_out_agreement.append(float(np.mean(one.found[-1][out.item] == out.label)))
             bar.advance(note=name)
         one.result = timed_fit(one, fit, annotations, 0)
     except CrowdprismError as error:
@@ -235,11 +235,6 @@ def with_unseen(confusions: NDArray[Any], labels_per_annotator: NDArray[Any] | N
 def found_classes(result: FitResult) -> NDArray[np.int64]:
     """(n_items,) code of the most probable class; ties go to the class that comes first."""
     return np.asarray(np.argmax(result.class_probabilities, axis=1))
-
-
-def share_of_held_out(found: NDArray[Any], held_out: Annotations) -> float:
-    """Share of held-out annotations that equal the class found for their item."""
-    return float(np.mean(found[held_out.item] == held_out.label))
 
 
 def mean_pairwise_agreement(several: Sequence[NDArray[Any]]) -> float | None:

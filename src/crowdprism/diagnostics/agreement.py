@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
-from crowdprism.annotations.pairs import sums_by
+from crowdprism.annotations.pairs import ranked, sums_by
 from crowdprism.annotations.summary import class_scores
 from crowdprism.diagnostics.co_labelling import (
     AnnotatorAgreement,
@@ -32,7 +32,6 @@ from crowdprism.diagnostics.co_labelling import (
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
 
 Level = Literal["nominal", "ordinal", "interval"]
-COUNT_CELLS_PER_ANNOTATION = 8  # up to this many possible cells per annotation, counting all beats sorting keys
 
 
 @dataclass(frozen=True)
@@ -65,14 +64,8 @@ class LabelCounts:
 def cells_by_item(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Item, label and number of annotations of each (item, label) that occurs, sorted by item."""
     key = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
-    n_keys = annotations.n_items * annotations.n_classes
-    if n_keys <= COUNT_CELLS_PER_ANNOTATION * annotations.n_annotations:
-        all_counts = np.bincount(key, minlength=n_keys)
-        occurring = np.flatnonzero(all_counts)
-        counts = all_counts[occurring]
-    else:
-        occurring, counts = np.unique(key, return_counts=True)
-    return occurring // annotations.n_classes, occurring % annotations.n_classes, counts
+    occurring, place = ranked(key, annotations.n_items * annotations.n_classes)
+    return occurring // annotations.n_classes, occurring % annotations.n_classes, np.bincount(place)
 
 
 def label_counts(annotations: Annotations) -> LabelCounts:

@@ -44,11 +44,6 @@ def norm_at_distance(distance: float, n_classes: int) -> float:
     return float(np.sqrt(1.0 / n_classes + 1.0 / (n_classes * distance) ** 2))
 
 
-def expected_facets(n_facets: int, *, n_before: int, n_after: int, dimension: int) -> float:
-    """Expected number of facets when a hull grows from `n_before` to `n_after` points: at worst n^(dimension / 2)."""
-    return float(n_facets * (n_after / n_before) ** (dimension / 2))
-
-
 def extremes(table: FloatArray) -> set[int]:
     """The rows with the largest and the smallest entry of each column."""
     return set(np.argmax(table, axis=0).tolist()) | set(np.argmin(table, axis=0).tolist())
@@ -162,7 +157,7 @@ class SimplexPolytope:
             exact = bool(len(near)) and not beyond[0]  # the nearest facet supports all rows
             added = set(np.argmax(height, axis=0)[beyond].tolist()) - set(chosen) if len(near) else set()
             larger = sorted(set(chosen) | added)
-            growth = expected_facets(len(hull), n_before=len(chosen), n_after=len(larger), dimension=self.n_classes - 1)
+            growth = len(hull) * (len(larger) / len(chosen)) ** ((self.n_classes - 1) / 2)  # facets, at worst
             if exact or not added or growth > limit:
                 inside = hull[distance > TOLERANCE]
                 places = self.to_classes(inside[:, :-1] / (self.n_classes * inside[:, -1:]))
