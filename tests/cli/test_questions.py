@@ -8,7 +8,7 @@ import pytest
 
 import crowdprism as cp
 from crowdprism.cli.questions import ContentOptions, describe_source
-from crowdprism.cli.screen import set_quiet
+from crowdprism.cli.screen import set_loudness
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import read_annotations_with_report
 
@@ -33,7 +33,7 @@ def test_content_comes_from_the_annotation_file_or_from_a_table(tmp_path: Path) 
 
 
 def test_nothing_to_ask_writes_no_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    set_quiet(False)  # as a command would
+    set_loudness()  # as a command would
     annotations = cp.Annotations.from_dense([[0, 1], [1, 1]])
     result = cp.MajorityVote().fit(annotations).result_
     ContentOptions().save_page(tmp_path / "p.html", [], result, title="t")

@@ -9,7 +9,7 @@ import pytest
 
 from crowdprism import Annotations
 from crowdprism.calibration.jury import JuryReport, measure_jury
-from crowdprism.report.jury_page import jury_lines, jury_page
+from crowdprism.report.tables_page import jury_lines, jury_page
 
 
 @pytest.fixture(scope="module")

@@ -25,19 +25,19 @@ from crowdprism.errors import CrowdprismError
 from crowdprism.progress import set_progress
 
 COMMANDS = {  # module of this package, and what `crowdprism --help` says of the command without loading the module
-    "demo": ("demo", "Compare methods on handwritten digits labelled by simulated annotators."),
+    "demo": ("compare", "Compare methods on handwritten digits labelled by simulated annotators."),
     "aggregate": (
         "aggregate",
         "Combine the labels of annotators into one label per item, and rate the annotators.",
     ),
     "train": ("train", "Train a classifier on features and annotations, without any true labels."),
-    "predict": ("predict", "Label new items with a trained classifier."),
+    "predict": ("train", "Label new items with a trained classifier."),
     "compare": ("compare", "Compare many methods on your annotations, with or without gold, and recommend one."),
     "info": ("convert", "Describe annotation files: their content, and how far annotators agree."),
     "diagnose": ("diagnose", "Check whether a result can be trusted, and which annotators and items to look at."),
     "suggest": ("diagnose", "Choose which items to label next, and which annotators to ask."),
     "audit": ("audit_command", "Measure how right labels are: draw items, have them answered, and read the answers."),
-    "jury": ("jury_command", "Measure judges, such as language models, against gold or people."),
+    "jury": ("audit_command", "Measure judges, such as language models, against gold or people."),
     "rank": ("rank_command", 'Rank items by answers to "which of these two is better?".'),
     "rate": ("rank_command", "Score items from ratings that are numbers."),
     "convert": ("convert", "Convert an annotation file, or the labels of a run to tasks of an annotation tool."),
@@ -63,15 +63,11 @@ class PlainConversion:
             return () if several else None
         annotation = param.type_descriptor.annotation
         kind, values = (get_args(annotation)[0], value) if several else (annotation, [value])
-        if kind is Path and all(isinstance(one, str) and is_readable(one) for one in values):
+        if kind is Path and all(os.access(one, os.R_OK) or not os.path.exists(one) for one in values):
             values = [Path(one) for one in values]
-        if all(type(one) is kind or (kind is Path and isinstance(one, Path)) for one in values):
+        if all(isinstance(one, kind) for one in values):
             return list(values) if several else values[0]
         return self._convert().coerce(value, param=param, ctx=ctx)
-
-
-def is_readable(path: str) -> bool:
-    return not os.path.exists(path) or os.access(path, os.R_OK)
 
 
 def convert_plainly(parameters: list[Any]) -> list[Any]:
@@ -179,10 +175,9 @@ def common(
     ),
 ) -> None:
     """Options shared by all commands."""
-    screen.set_quiet(quiet)
+    screen.set_loudness(quiet=quiet, verbose=verbose)
     if quiet:
         set_progress(False)
-    screen.set_verbose(verbose)
 
 
 def run(words: list[str]) -> int:

@@ -108,6 +108,7 @@ def fetch(name: Name) -> None:
 
 
 def summary_of(entry: DatasetEntry) -> dict[str, Any]:
+    has = {"features": bool(entry.features), "images": entry.images, "texts": entry.texts}
     return {
         "name": entry.name,
         "what": entry.what,
@@ -122,18 +123,13 @@ def summary_of(entry: DatasetEntry) -> dict[str, Any]:
         "annotator_accuracy_per_cent": entry.annotator_accuracy,
         "majority_vote_per_cent": entry.majority_vote,
         "features": list(entry.features),
-        "has": contents_of(entry),
+        "has": ", ".join(name for name, there in has.items() if there) or "labels only",
         "remarks": entry.remarks,
         "licence": entry.licence,
         "citation": entry.citation,
         "origin": entry.origin,
         "where": place_of(entry),
     }
-
-
-def contents_of(entry: DatasetEntry) -> str:
-    has = {"features": bool(entry.features), "images": entry.images, "texts": entry.texts}
-    return ", ".join(kind for kind, there in has.items() if there) or "labels only"
 
 
 def place_of(entry: DatasetEntry) -> str:

@@ -145,16 +145,10 @@ def print_diagnosis(
 
 def verdict_on(findings: Findings, result: cp.FitResult) -> str:
     """What the findings come to, in plain words."""
-    by_severity = {
-        severity: [finding.name for finding in findings if finding.severity == severity]
-        for severity in ("warning", "caution")
-    }
-    if by_severity["warning"]:
-        told = f"Do not rely on the result yet: {', '.join(by_severity['warning'])}."
-    elif by_severity["caution"]:
-        told = f"Use the result with care: {', '.join(by_severity['caution'])}."
-    else:
-        told = f"None of the {len(findings)} checks found a problem."
+    told = f"None of the {len(findings)} checks found a problem."
+    for severity, advice in (("caution", "Use the result with care"), ("warning", "Do not rely on the result yet")):
+        names = [finding.name for finding in findings if finding.severity == severity]
+        told = f"{advice}: {', '.join(names)}." if names else told
     return f"{told} {result.account.sentence()}" if result.account is not None else told
 
 

@@ -29,16 +29,10 @@ _interrupted = False
 _log: list[str] = []  # for the log of a run, whether printed or not
 
 
-def set_quiet(quiet: bool) -> None:
-    """Leave out remarks and warnings; errors and results are still printed."""
-    global _quiet
-    _quiet = quiet
-
-
-def set_verbose(verbose: bool) -> None:
-    """Print the time since the start before each remark, and the traceback of errors."""
-    global _verbose
-    _verbose = verbose
+def set_loudness(*, quiet: bool = False, verbose: bool = False) -> None:
+    """Leave out remarks and warnings; or print the time before each remark, and the traceback of errors."""
+    global _quiet, _verbose
+    _quiet, _verbose = quiet, verbose
 
 
 def make_output_printable() -> None:

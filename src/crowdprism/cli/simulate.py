@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 
@@ -18,8 +17,7 @@ MACHINE_PROBABILITY = 0.1  # that a machine annotator labels an item
 MACHINE_POOL = 10_000  # most items that machine annotators are trained on
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(NamedTuple):
     """Items to label and their true classes."""
 
     codes: Any  # (n_items,) position of the true class in `classes`

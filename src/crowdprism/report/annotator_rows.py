@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,8 +37,7 @@ GENERAL = {COPIES: "may copy another", OVERUSES: "overuses a class"}
 KINDS = {"careless": CARELESS, "adverse": ADVERSE}
 
 
-@dataclass(frozen=True)
-class Judged:
+class Judged(NamedTuple):
     """Remarks on each annotator, groups who may be one voice (by position), and notes on what could not be judged."""
 
     remarks: list[tuple[str, ...]]

@@ -1,7 +1,7 @@
 """Charts as SVG, drawn when the report is built.
 
 The page contains finished pictures: there is no charting library to load, and they print. Colours are the variables of
-the page's themes (`palette.variables`).
+the page's themes (`assets/colors.css`).
 """
 
 from __future__ import annotations

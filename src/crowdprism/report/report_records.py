@@ -39,8 +39,7 @@ class Verdict:
     findings: tuple[Finding, ...]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(NamedTuple):
     """Something to do next, with the command that does it or the section that shows it."""
 
     text: str
@@ -49,8 +48,7 @@ class Step:
     link_text: str = ""
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """A number with its name, to look at first."""
 
     name: str
@@ -58,8 +56,7 @@ class Figure:
     remark: str = ""
 
 
-@dataclass(frozen=True)
-class ClassRow:
+class ClassRow(NamedTuple):
     """One class: its share of the items and of the given labels."""
 
     name: str
@@ -119,8 +116,7 @@ class AnnotatorTable:
     note: str
 
 
-@dataclass(frozen=True)
-class CrowdConfusion:
+class CrowdConfusion(NamedTuple):
     """The mean confusion of all annotators, weighted by the labels they gave; whole percents."""
 
     matrix: Sequence[Sequence[int]] | None
@@ -140,8 +136,7 @@ class ReviewRow(NamedTuple):
     who: tuple[tuple[str, str], ...] = ()  # annotator and label, where known
 
 
-@dataclass(frozen=True)
-class Review:
+class Review(NamedTuple):
     """The items most worth a look, of `n_suspect` that have a reason for it."""
 
     rows: tuple[ReviewRow, ...]
@@ -149,8 +144,7 @@ class Review:
     note: str
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     """A named sequence of the fit, one number per step; long ones are thinned."""
 
     name: str
@@ -158,16 +152,14 @@ class Curve:
     values: Sequence[float]
 
 
-@dataclass(frozen=True)
-class Reliability:
+class Reliability(NamedTuple):
     """Mean probability, share of right labels and number of items per bin, and the average difference of the shares."""
 
     bins: Sequence[tuple[float, float, int]]
     expected_error: float
 
 
-@dataclass(frozen=True)
-class Graph:
+class Graph(NamedTuple):
     """Annotators as points, near those with whom they share items."""
 
     names: Sequence[str]
@@ -180,8 +172,7 @@ class Graph:
     note: str
 
 
-@dataclass(frozen=True)
-class PairTable:
+class PairTable(NamedTuple):
     """Share of equal labels between the annotators with most labels; None where they share too few items."""
 
     names: Sequence[str]
@@ -189,16 +180,14 @@ class PairTable:
     note: str
 
 
-@dataclass(frozen=True)
-class Agreement:
+class Agreement(NamedTuple):
     """Coefficients of agreement with their meaning, and pairs of annotators."""
 
     coefficients: tuple[Figure, ...]
     pairs: PairTable | None
 
 
-@dataclass(frozen=True)
-class Comparison:
+class Comparison(NamedTuple):
     """Methods side by side, best first."""
 
     columns: tuple[str, ...]
@@ -206,8 +195,7 @@ class Comparison:
     note: str
 
 
-@dataclass(frozen=True)
-class Appendix:
+class Appendix(NamedTuple):
     """What is needed to repeat the fit."""
 
     python: str

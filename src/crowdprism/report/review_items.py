@@ -102,14 +102,10 @@ def short(shown: Shown) -> Shown:
 
 def who_said(annotations: Annotations, place: int) -> tuple[tuple[str, str], ...]:
     """Annotators of one item with the label of each; the first of many."""
-    rows = range(int(annotations.item_start[place]), int(annotations.item_start[place + 1]))[:MOST_WHO]
-    return tuple(
-        (
-            display_name(annotations.annotators[annotations.annotator[row]]),
-            display_name(annotations.classes[annotations.label[row]]),
-        )
-        for row in rows
-    )
+    begin, end = annotations.item_start[place : place + 2]
+    rows = slice(begin, min(end, begin + MOST_WHO))
+    people, labels = annotations.annotators[annotations.annotator[rows]], annotations.classes[annotations.label[rows]]
+    return tuple(zip(map(display_name, people), map(display_name, labels), strict=True))
 
 
 def given_labels(annotations: Annotations, place: int) -> str:

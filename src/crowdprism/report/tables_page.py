@@ -1,17 +1,19 @@
-"""A page of sentences and tables without scripts: rankings, ratings and answers with several choices."""
+"""Pages of sentences and tables without scripts: rankings, ratings, answers with several choices, and juries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from crowdprism.calibration.jury import Figure, JuryReport
 
 BAR = 200  # width of a drawn interval, in its own units
 
 
-@dataclass(frozen=True)
-class Span:
+class Span(NamedTuple):
     """An interval that is drawn: where it begins, its value, where it ends; on a scale shared by the table."""
 
     low: float
@@ -64,4 +66,45 @@ def tables_page(
         tables=[table for table in tables if table.rows],
         foot=foot,
         bar=BAR,
+    )
+
+
+def jury_lines(report: JuryReport) -> list[str]:
+    n = len(report.judges)
+    lines = [f"The majority vote of all {n} is right on {percent(report.vote)} of the items."]
+    if n > 1:
+        number = report.n_independent
+        lines.append(
+            f"{n} judges are worth {number.value:.1f} independent ones ({number.low:.1f} to {number.high:.1f})."
+            if number.value == number.value
+            else "How many independent judges they are worth is unknown: they make no errors to compare."
+        )
+        panel = ", ".join(map(str, report.panel))
+        lines.append(
+            f"Recommended panel: {panel}. Panels chosen like this are right on {report.panel_accuracy:.1%} of items "
+            "that had no part in the choice."
+        )
+    harmful = [str(judge.name) for judge in report.judges if judge.adds.high < 0]
+    if harmful:
+        lines.append(f"The vote is better without {', '.join(harmful)} (one at a time).")
+    if report.replaces:
+        passed = [str(name) for name, test in report.replaces.items() if test.passed]
+        lines.append(f"May replace a person by the alternative annotator test: {', '.join(passed) or 'none'}.")
+    return lines
+
+
+def percent(figure: Figure) -> str:
+    return f"{figure.value:.1%} ({figure.low:.1%} to {figure.high:.1%})"
+
+
+def jury_page(report: JuryReport, *, made: datetime | None = None) -> str:
+    from crowdprism.report.page import fill
+
+    return fill(
+        "jury.html.j2",
+        made=made,
+        report=report,
+        lines=jury_lines(report),
+        names=[judge.name for judge in report.judges],
+        correlation=[[None if value != value else value for value in row] for row in report.correlation.tolist()],
     )
