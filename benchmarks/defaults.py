@@ -130,7 +130,7 @@ def activeml(name: str) -> Callable[..., NDArray[np.float64]]:
         from skactiveml.classifier import multiannotator
         from sklearn.preprocessing import StandardScaler
 
-        from crowdprism.networks.backbones import MLP
+        from crowdprism.networks.build import MLP
 
         torch.manual_seed(seed)
         scaler = StandardScaler().fit(X)

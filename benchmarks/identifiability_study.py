@@ -22,7 +22,7 @@ import torch
 
 from crowdprism.diagnostics import confusion_rows, nearest_anchors, nearest_specialists, scattering
 from crowdprism.files import replacing_file
-from crowdprism.networks.volume import log_volume
+from crowdprism.networks.losses import log_volume
 from crowdprism.results.confusion import class_alignment
 from crowdprism.seeding import stream
 

@@ -19,7 +19,7 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, build
 from crowdprism.networks.losses import known_cross_entropy
 from crowdprism.training import InputScaling
-from crowdprism.training.augmentation import mixed
+from crowdprism.training.batches import mixed
 
 PLAIN: dict[str, Any] = {"input_noise": 0.0, "temperature": 1.0}  # nothing is held out
 SMALL: dict[str, Any] = {"epochs": 2, "network_options": {"hidden": (8,)}, **PLAIN}

@@ -17,7 +17,7 @@ from crowdprism.errors import CrowdprismWarning, InvalidParameterError
 from crowdprism.networks.heads import TargetHead
 from crowdprism.networks.losses import soft_cross_entropy
 from crowdprism.training import FlatAnnotations
-from crowdprism.training.augmentation import mixed
+from crowdprism.training.batches import mixed
 
 SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}, "input_noise": 0.0, "temperature": 1.0}
 

@@ -87,9 +87,6 @@ def test_copies_are_drawn_among_those_who_work() -> None:
     assert copies == random_copies(list("abcdef"), 4, seed=5)
 
 
-TRUTH = np.random.default_rng(0).integers(4, size=20_000)
-
-
 def test_accuracy_by_difficulty_is_the_logistic_function_of_ability_over_difficulty() -> None:
     ability, difficulty = np.array([2.0, 0.0, -1.0]), np.where(np.arange(len(TRUTH)) % 2, 0.5, 2.0)
     pairs = (np.arange(len(TRUTH)), np.arange(len(TRUTH)) // 2 % 3)

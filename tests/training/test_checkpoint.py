@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from crowdprism.errors import CheckpointMismatchError, ResultFormatError, TrainingError
-from crowdprism.training.checkpoint import Checkpoint, CheckpointFolder
+from crowdprism.training.checkpoint import CheckpointFolder
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "torture"))
 from killing import killed_before
@@ -67,7 +67,7 @@ def test_a_run_killed_at_random_moments_and_resumed_ends_with_identical_bits(tmp
 
 
 def test_a_checkpoint_of_another_run_is_refused_with_what_differs(tmp_path: Path) -> None:
-    CheckpointFolder(tmp_path, {"epochs": 5, "seed": 0}).save(1, Checkpoint({"a": torch.zeros(2)}))
+    CheckpointFolder(tmp_path, {"epochs": 5, "seed": 0}).save(1, {"a": torch.zeros(2)}, {})
     with pytest.raises(CheckpointMismatchError, match="epochs was 5, now 9"):
         CheckpointFolder(tmp_path, {"epochs": 9, "seed": 0}).latest()
 
@@ -75,17 +75,17 @@ def test_a_checkpoint_of_another_run_is_refused_with_what_differs(tmp_path: Path
 def test_only_the_newest_checkpoint_is_kept_and_unfinished_ones_do_not_count(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, {})
     for epoch in (1, 2, 10):
-        folder.save(epoch, Checkpoint({"a": torch.full((2,), float(epoch))}, {"epoch": epoch}))
+        folder.save(epoch, {"a": torch.full((2,), float(epoch))}, {"epoch": epoch})
     (tmp_path / ".writing.xyz").mkdir()  # what a kill in the middle of writing leaves
     stored = folder.latest()
     assert stored is not None
-    assert (stored.record["epoch"], stored.tensors["a"].tolist()) == (10, [10.0, 10.0])
+    assert (stored[1]["epoch"], stored[0]["a"].tolist()) == (10, [10.0, 10.0])
     assert len(list(tmp_path.glob("epoch-*"))) == 1
 
 
 def test_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, {})
-    path = folder.save(1, Checkpoint({"a": torch.zeros(2)}))
+    path = folder.save(1, {"a": torch.zeros(2)}, {})
     (path / "state.safetensors").write_bytes(b"cut")
     with pytest.raises(ResultFormatError, match="damaged"):
         folder.latest()
@@ -93,7 +93,7 @@ def test_a_damaged_checkpoint_says_so(tmp_path: Path) -> None:
 
 def test_one_changed_bit_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, {})
-    path = folder.save(1, Checkpoint({"a": torch.zeros(2)}, {"losses": [0.5]}))
+    path = folder.save(1, {"a": torch.zeros(2)}, {"losses": [0.5]})
     for name in ("state.safetensors", "state.json"):
         content = (path / name).read_bytes()
         for place in range(len(content)):
@@ -103,7 +103,7 @@ def test_one_changed_bit_of_a_checkpoint_is_noticed(tmp_path: Path) -> None:
         (path / name).write_bytes(content)
     found = folder.latest()
     assert found is not None
-    assert found.record["losses"] == [0.5]
+    assert found[1]["losses"] == [0.5]
 
 
 def test_the_last_good_checkpoint_stays_when_the_loss_breaks(tmp_path: Path) -> None:
@@ -168,13 +168,13 @@ def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: P
         place = tmp_path / str(call)
         folders = [CheckpointFolder(place / f"head-{head}", {}) for head in range(2)]
         for folder in folders:
-            folder.save(1, Checkpoint({"a": torch.zeros(2)}))
+            folder.save(1, {"a": torch.zeros(2)}, {})
         killed = killed_before(call, lambda place=place: remove_checkpoints(place))
         if call > 1:
             assert not has_checkpoint(place)
         for folder in folders:
             stored = folder.latest()
-            assert stored is None or stored.tensors["a"].tolist() == [0.0, 0.0]
+            assert stored is None or stored[0]["a"].tolist() == [0.0, 0.0]
         remove_checkpoints(place)
         assert not place.exists()
     assert call > 6
@@ -183,7 +183,7 @@ def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: P
 @pytest.mark.skipif(os.name != "posix", reason="needs fork or FIFOs")
 def test_a_forged_checkpoint_is_refused(tmp_path: Path) -> None:
     folder = CheckpointFolder(tmp_path, {})
-    path = folder.save(1, Checkpoint({"a": torch.zeros(2)}))
+    path = folder.save(1, {"a": torch.zeros(2)}, {})
     for text in ("[" * 200_000, "5", '{"schema": 3, "fingerprint": 5}', "{}"):
         (path / "state.json").write_text(text)
         with pytest.raises(ResultFormatError, match="damaged"):

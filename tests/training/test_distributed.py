@@ -16,7 +16,7 @@ import crowdprism as cp
 from crowdprism.classifiers import CLASSIFIERS
 from crowdprism.errors import InvalidParameterError
 from crowdprism.formats.write import write_annotations
-from crowdprism.networks.backbones import Dropout
+from crowdprism.networks.build import Dropout
 from crowdprism.training.distributed import Processes, process_group, processes_here, require_share, shared_layers
 
 KILLED = Path(__file__).with_name("killed_worker.py")

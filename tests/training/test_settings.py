@@ -12,7 +12,7 @@ from torch import nn
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import build_network
 from crowdprism.training import TrainingSettings
-from crowdprism.training.augmentation import Augmentation
+from crowdprism.training.batches import Augmentation
 from crowdprism.training.settings import (
     WORK_PER_THREAD,
     choose_device,

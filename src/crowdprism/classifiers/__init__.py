@@ -27,17 +27,13 @@ from crowdprism.networks import torch_extra as torch_extra
 from crowdprism.classifiers.aggnet import MBEM, AggNet, CoupledView, Raykar
 from crowdprism.classifiers.annot_mix import AnnotMix, InstanceConfusions
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.coinnet import COINNet
-from crowdprism.classifiers.conal import CoNAL
-from crowdprism.classifiers.crowdlayer import CrowdLayer
+from crowdprism.classifiers.coupled import COINNet, TraceReg, TRevision, VolMinNet
+from crowdprism.classifiers.crowdlayer import CoNAL, CrowdLayer, UnionNet
 from crowdprism.classifiers.doctornet import DoctorNet
 from crowdprism.classifiers.gaussian_process import GaussianProcess
 from crowdprism.classifiers.geocrowdnet import GeoCrowdNet, SpeeLFC
 from crowdprism.classifiers.max_mig import MaxMIG
-from crowdprism.classifiers.one_noise import TRevision, VolMinNet
-from crowdprism.classifiers.tracereg import TraceReg
 from crowdprism.classifiers.two_stage import TwoStage
-from crowdprism.classifiers.unionnet import UnionNet
 from crowdprism.errors import InvalidParameterError
 
 # Name -> (class, parameters that the name stands for).

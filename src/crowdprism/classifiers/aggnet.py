@@ -11,12 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
-from crowdprism.classifiers.starting_values import vote_targets
+from crowdprism.classifiers.fitting import Problem, vote_targets
 from crowdprism.networks import Batch, EpochView
 from crowdprism.networks.heads import TargetHead
 from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
@@ -127,8 +126,7 @@ class CoupledViewHead(ExpectationHead):
 
     def __init__(self, method: CoupledView, votes: Tensor, used: Tensor, confusions: Tensor) -> None:
         super().__init__(method, votes, used, confusions)
-        self.labelled: Tensor
-        self.register_buffer("labelled", used.clone(), persistent=False)
+        self.labelled = nn.Buffer(used.clone(), persistent=False)
 
     def end_epoch(self, view: EpochView) -> None:
         """Take over from each view what the other finds easy."""

@@ -20,8 +20,7 @@ from crowdprism.classifiers.fitting import Problem, Run
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable, confusion_trace
 from crowdprism.networks.annotator_layer import diagonal_logit
-from crowdprism.networks.backbones import set_generator
-from crowdprism.networks.build import EmbeddingTap, seeded
+from crowdprism.networks.build import EmbeddingTap, seeded, set_generator
 from crowdprism.parameters import PROBABILITY, Real
 from crowdprism.seeding import torch_stream
 
@@ -62,8 +61,7 @@ class AnnotatorMixHead(CrowdHead):
         with torch.no_grad():
             start = diagonal_logit(method.start_diagonal, n_classes) * torch.eye(n_classes)
             self.mixer[-1].bias.copy_(start.flatten())  # type: ignore[index]
-        self.mean_embedding: Tensor
-        self.register_buffer("mean_embedding", torch.zeros(tap.width))
+        self.mean_embedding = nn.Buffer(torch.zeros(tap.width))
 
     def start_epoch(self, epoch: int) -> None:
         device = str(self.mean_embedding.device)

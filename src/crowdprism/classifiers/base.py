@@ -23,7 +23,7 @@ from crowdprism.aggregators.copies import Dependence
 from crowdprism.aggregators.one_voice import given_groups
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
-from crowdprism.classifiers import choosing, continuing, fitting, inputs, posterior, storage, together
+from crowdprism.classifiers import fitting, inputs, posterior, runs, storage
 from crowdprism.classifiers.fitting import Choice, NetworkPlan, Prepared, Problem, Run
 from crowdprism.errors import CrowdprismWarning, IdentifiabilityWarning, InvalidParameterError, NotFittedError
 from crowdprism.networks import CrowdHead, build_network
@@ -242,9 +242,9 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """
         given = {"X_valid": X_valid, "y_valid": y_valid, "X_unlabelled": X_unlabelled, "items": items}
         prepared = self.prepare(X, y, sample_weight=sample_weight, **given)
-        choice = choosing.choose(self, prepared.problem)
+        choice = runs.choose(self, prepared.problem)
         problem = prepared.to_train(choice)
-        return self.keep(prepared, together.train(self, problem, prepared.validation), choice)
+        return self.keep(prepared, runs.train(self, problem, prepared.validation), choice)
 
     def partial_fit(
         self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None, *, epochs: int = 1, items: Any = None
@@ -256,7 +256,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
         `classes` lists all classes in the first call; the other arguments are as in `fit`.
         """
-        return continuing.partial_fit(self, X, y, classes, sample_weight, epochs=epochs, items=items)
+        return runs.partial_fit(self, X, y, classes, sample_weight, epochs=epochs, items=items)
 
     def prepare(self, X: Any, y: Any, **given: Any) -> Prepared:
         """First part of `fit`, with its arguments: check parameters and data, and make the training problem."""
@@ -288,23 +288,23 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         require_shareable(head, self.name)
         return Run(plan, network, head, self._settings(problem), problem)
 
-    def keep(self, prepared: Prepared, trained: Sequence[together.Trained], choice: Choice) -> Self:
+    def keep(self, prepared: Prepared, trained: Sequence[Run], choice: Choice) -> Self:
         """Last part of `fit`: put the classes of the trained networks in order, and write `result_`."""
         for one in trained:
-            self._after_training(one.run)
-        examined = [posterior.examine_run(one.run, mend=not self._as_published) for one in trained]
+            self._after_training(one)
+        examined = [posterior.examine_run(one, mend=not self._as_published) for one in trained]
         self.alignments_ = [one.alignment for one in examined]
         self.histories_ = [one.outcome.history for one in trained]
         self.best_epochs_ = [one.outcome.best_epoch for one in trained]
         self.interrupted_ = trained[-1].outcome.interrupted
         self.threads_ = [one.outcome.threads for one in trained]
-        self._head_states = [continuing.head_state(one.run.head) for one in trained]
+        self._head_states = [runs.head_state(one.head) for one in trained]
         self.chosen_settings_, self.candidates_ = dict(choice.settings), list(choice.candidates)
         self.temperature_ = choice.temperature
         permuted = [one.describe(mended=not self._as_published) for one in self.alignments_ if one.permuted]
         for message in permuted:
             warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
-        members, plan = tuple(one.member for one in examined), trained[0].run.plan
+        members, plan = tuple(one.member for one in examined), trained[0].plan
         shapes = (plan.input_shape, plan.architecture)
         self.predictor_ = posterior.Predictor(members, prepared.scaling, *shapes, choice.temperature)
         class_probs = posterior.mean_class_probs([one.class_probs for one in examined], choice.temperature)

@@ -1,21 +1,27 @@
-"""CrowdLayer: each annotator's own transformation on top of the classifier's output, learned with it.
-
-Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
+"""Free matrices on top of the classifier's output: one per annotator (CrowdLayer), one beside a common one (CoNAL), or
+one for the labels of all annotators together (Union-Net).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem
-from crowdprism.networks import Batch, CrowdHead, RowTable
+from crowdprism.networks import Batch, CrowdHead, RowTable, coupled_cross_entropy
+from crowdprism.networks.build import seeded
 from crowdprism.networks.losses import label_cross_entropy
-from crowdprism.parameters import OneOf, Real, Whole
+from crowdprism.parameters import FLAG, OneOf, Real, Whole
+from crowdprism.seeding import torch_stream
+from crowdprism.training import TrainingSettings
 
 VARIANTS = ("MW", "VW", "VB", "VW+B", "SW")
 
@@ -71,6 +77,8 @@ class CrowdLayerHead(CrowdHead):
 class CrowdLayer(CrowdClassifier):
     """Put a layer with parameters of each annotator behind the classifier, and train all on the annotations.
 
+    Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
+
     Parameters
     ----------
     variant
@@ -101,3 +109,240 @@ class CrowdLayer(CrowdClassifier):
         return CrowdLayerHead(
             self.variant, problem.n_annotators, problem.n_classes, scale=self.start_scale, vote_epochs=self.vote_epochs
         )
+
+
+GATE_WIDTH = 128  # of the layer between an item's features and its embedding, as in the paper
+GATE_MEMORY = 0.95  # share of the old value in the running mean of an annotator's gate
+SMALLEST_NORM = 1e-12
+
+
+class CommonNoiseHead(CrowdHead):
+    """Logits of an annotator's label: ω (Wᵀ f) + (1 - ω) (W_mᵀ f), with the gate ω = sigmoid(<v_item, u_annotator>)."""
+
+    reads_features = True
+
+    def __init__(
+        self, method: CoNAL, sizes: tuple[int, int, int], *, touch_rate: Tensor, generator: torch.Generator
+    ) -> None:
+        super().__init__()
+        n_annotators, n_classes, n_features = sizes
+        self.strength, embedding = method.strength, method.embedding
+        start = method.start_scale * torch.eye(n_classes)
+        self.common = nn.Parameter(start.clone())  # (true class, given label)
+        self.individual = RowTable(start.expand(n_annotators, -1, -1))
+        self.item_gate = seeded(
+            lambda: nn.Sequential(nn.Linear(n_features, GATE_WIDTH), nn.Linear(GATE_WIDTH, embedding)), generator
+        )
+        bound = 1 / math.sqrt(n_annotators)  # a linear layer on one-hot annotators, as torch starts it
+        self.annotator_gate = RowTable(
+            torch.empty(n_annotators, embedding).uniform_(-bound, bound, generator=generator)
+        )
+        self.touch_rate = nn.Buffer(touch_rate.float(), persistent=False)
+        self.mean_gate = nn.Buffer(torch.full((n_annotators,), 0.5))
+
+    def gates(self, batch: Batch) -> Tensor:
+        """(annotation,) share of the common noise; both embeddings have length one, so it lies in 0.27 .. 0.73."""
+        of_items = functional.normalize(self.item_gate(batch.features.flatten(1)), dim=1)
+        table = self.annotator_gate
+        of_annotators = functional.normalize(table.rows(batch), dim=1).index_select(0, table.place(batch))
+        return torch.sigmoid((of_items.index_select(0, batch.item) * of_annotators).sum(dim=1))
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        gate = self.gates(batch)
+        probs = log_class_probs.exp().index_select(0, batch.item)
+        own = self.individual.rows(batch).index_select(0, self.individual.place(batch))
+        individual = torch.bmm(probs.unsqueeze(1), own).squeeze(1)
+        logits = gate.unsqueeze(1) * (probs @ self.common) + (1 - gate).unsqueeze(1) * individual
+        self._remember(gate.detach(), batch)
+        return label_cross_entropy(torch.log_softmax(logits, dim=1), batch.label, batch.weight)
+
+    @torch.no_grad()
+    def _remember(self, gate: Tensor, batch: Batch) -> None:
+        """Keep a running mean of each annotator's gate, for `confusions`."""
+        weight = torch.ones_like(gate) if batch.weight is None else batch.weight
+        sums = gate.new_zeros(len(batch.touched)).index_add_(0, batch.place, gate * weight)
+        totals = gate.new_zeros(len(batch.touched)).index_add_(0, batch.place, weight)
+        old = self.mean_gate.index_select(0, batch.touched)
+        means = torch.where(totals > 0, sums / totals, old)
+        self.mean_gate.index_copy_(0, batch.touched, torch.lerp(means, old, GATE_MEMORY))
+
+    def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
+        """-strength Σ_m ||W_m - W||: individual noise is pushed away from the common one."""
+        if not self.strength:
+            return {}
+        apart = (self.individual.rows(batch) - self.common).square().sum(dim=(1, 2))
+        # The norm has no gradient at zero, where training starts.
+        norms = torch.where(apart > 0, apart.clamp_min(SMALLEST_NORM).sqrt(), 0.0)
+        if self.individual.touched_only:
+            norms = norms / self.touch_rate.index_select(0, batch.touched)
+        return {"distance": -self.strength * norms.sum()}
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        """What each annotator says of an item whose class is certain, at the annotator's mean gate."""
+        gate = self.mean_gate.view(-1, 1, 1)
+        return torch.softmax(gate * self.common + (1 - gate) * self.individual.values, dim=-1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class CoNAL(CrowdClassifier):
+    """Model noise that all annotators share beside each annotator's own, and train a classifier through both.
+
+    Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021.
+
+    Parameters
+    ----------
+    strength
+        Weight of the distance between common and individual noise, which is maximised; the paper has 1e-5.
+    embedding
+        Length of the embeddings of items and annotators in the gate; 20 in the paper (80 for Music).
+    start_scale
+        Both kinds of noise start at this times the identity; the paper has 2.
+    one_step_per_epoch
+        Take a single step per epoch, as an earlier port did whose published numbers are low for that reason.
+    **training
+        Parameters of `CrowdClassifier`. The paper (LabelMe): Adam at 0.01, batches of 1024, 100 epochs.
+
+    Notes
+    -----
+    `confusions_` are what the model answers for an item whose class is certain, at the mean gate of each annotator.
+    """
+
+    name: ClassVar[str] = "conal"
+    _allowed: ClassVar = {
+        "strength": Real(0),
+        "embedding": Whole(1),
+        "start_scale": Real(0),
+        "one_step_per_epoch": FLAG,
+    }
+
+    strength: float = 1e-5
+    embedding: int = 20
+    start_scale: float = 2.0
+    one_step_per_epoch: bool = False
+
+    def _settings(self, problem: Problem) -> TrainingSettings:
+        return replace(super()._settings(problem), max_batches=1 if self.one_step_per_epoch else None)
+
+    def _make_head(self, problem: Problem) -> CrowdHead:
+        sizes = (problem.n_annotators, problem.n_classes, math.prod(problem.items.shape))
+        touch_rate = torch.from_numpy(problem.flat.touch_rate(problem.batch_size))
+        generator = torch_stream(problem.seed, "gate", problem.member)
+        return CommonNoiseHead(self, sizes, touch_rate=touch_rate, generator=generator)
+
+
+BLOCK = 2**12  # columns of scores formed at once: with a hundred items they stay in the processor's cache
+
+
+class _LogSumOfScores(torch.autograd.Function):
+    """(batch,) log Σ_c exp(Σ_k f_k T[k, c]) over all columns c, a block of columns at a time.
+
+    The (batch, annotators x labels) scores are never kept: they would be written and read several times, and at ten
+    thousand annotators they are what a step costs. Backward forms them again.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, probs: Tensor, transition: Tensor) -> Tensor:
+        # No score exceeds f's average of the rows' largest entries, so that nothing overflows below it.
+        bound = probs @ transition.amax(dim=1)
+        total = torch.zeros_like(bound)
+        for block in torch.split(transition, BLOCK, dim=1):
+            total += torch.addmm(bound.unsqueeze(1), probs, block, beta=-1).exp_().sum(dim=1)
+        total = total.log_().add_(bound)
+        if not total.isfinite().all():  # entries so far apart that a row's sum vanished below the bound
+            total = torch.logsumexp(probs @ transition, dim=1)
+        ctx.save_for_backward(probs, transition, total)
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
+        probs, transition, total = ctx.saved_tensors
+        weighted = gradient.unsqueeze(1) * probs
+        by_probs, by_transition = torch.zeros_like(probs), torch.empty_like(transition)
+        blocks = (torch.split(whole, BLOCK, dim=1) for whole in (transition, by_transition))
+        for block, into in zip(*blocks, strict=True):
+            share = torch.addmm(total.unsqueeze(1), probs, block, beta=-1).exp_()  # of a column in an item's sum
+            by_probs.addmm_(share, block.T)
+            torch.mm(weighted.T, share, out=into)
+        return by_probs.mul_(gradient.unsqueeze(1)), by_transition
+
+
+class UnionHead(CrowdHead):
+    """P(annotator and label | x) over all annotators x labels, for one draw from the union of an item's annotations.
+
+    "B": T f(x), where each true class's part of T is a distribution over all annotators and labels.
+    "A": softmax(T f(x)) over all annotators and labels, T free.
+    """
+
+    def __init__(
+        self, variant: str, n_annotators: int, n_classes: int, *, off_diagonal: float, scale: float = 1.0
+    ) -> None:
+        super().__init__()
+        self.variant = variant
+        eye = torch.eye(n_classes)
+        block = (1 - off_diagonal) * eye + off_diagonal / (n_classes - 1) * (1 - eye)
+        # True classes in rows, all annotators' labels in columns: sums over columns then read memory in order.
+        self.values = nn.Parameter(scale * block.repeat(1, n_annotators))  # (true class, annotator x given label)
+
+    def by_annotator(self, values: Tensor) -> Tensor:
+        """(true class, annotator x given label) -> (annotator, true class, given label)."""
+        return values.view(len(values), -1, len(values)).transpose(0, 1)
+
+    def log_transition(self) -> Tensor:
+        """(annotator, true class, given label) log probabilities of variant B: one per true class over all others."""
+        return self.by_annotator(self.values - torch.logsumexp(self.values, dim=1, keepdim=True))
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        chosen = self.values.index_select(1, batch.annotator * len(self.values) + batch.label).T
+        if self.variant == "B":
+            columns = chosen - torch.logsumexp(self.values, dim=1)  # (annotation, true class)
+            return coupled_cross_entropy(log_class_probs, columns, batch.item, batch.weight)
+        probs = log_class_probs.exp()
+        totals: Tensor = _LogSumOfScores.apply(probs, self.values)  # type: ignore[no-untyped-call]
+        scores = (probs.index_select(0, batch.item) * chosen).sum(dim=1)
+        log_probs = scores - totals.index_select(0, batch.item)
+        return -log_probs.sum() if batch.weight is None else -(log_probs * batch.weight).sum()
+
+    def count(self, batch: Batch) -> float:
+        """Items: an item with many annotations weighs more, as in the paper."""
+        return float(batch.n_labelled)
+
+    @torch.no_grad()
+    def confusions(self) -> Tensor:
+        """Each annotator's share of the transition, normalised: softmax of its rows."""
+        return torch.softmax(self.by_annotator(self.values), dim=-1)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class UnionNet(CrowdClassifier):
+    """Treat all annotations of an item as one answer, predicted through one transition over annotators and labels.
+
+    Wei, Xie, Feng, Han and An, "Deep learning from multiple noisy annotators as a union", IEEE TNNLS 2022. The
+    transition also encodes how often each annotator labels. The normaliser sums over all annotators at each step: with
+    very many of them `geocrowdnet` or `crowdlayer` is the better choice.
+
+    Parameters
+    ----------
+    variant
+        `"B"`: the transition's columns are distributions. `"A"`: free numbers, with a softmax over the output.
+    off_diagonal
+        Each annotator's block starts at (1 - off_diagonal) on the diagonal and the rest spread evenly, before any
+        softmax; the paper has 1e-5.
+    start_scale
+        Blocks start at this times that; the paper has 1, which after the softmax is nearly uniform.
+    """
+
+    name: ClassVar[str] = "unionnet-b"
+    _allowed: ClassVar = {"variant": OneOf("A", "B"), "off_diagonal": Real(0, 1, below=True), "start_scale": Real(0)}
+
+    variant: Literal["A", "B"] = "B"
+    off_diagonal: float = 1e-5
+    start_scale: float = 1.0
+
+    def _method_name(self, problem: Problem) -> str:
+        return f"unionnet-{self.variant.lower()}"
+
+    def _make_head(self, problem: Problem) -> CrowdHead:
+        sizes = problem.n_annotators, problem.n_classes
+        return UnionHead(self.variant, *sizes, off_diagonal=self.off_diagonal, scale=self.start_scale)

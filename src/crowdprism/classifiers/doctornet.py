@@ -51,8 +51,7 @@ class DoctorNetwork(nn.Module):
         remove_last_linear(network)
         self.trunk, self.n_classes = network, n_classes
         self.embedding: Tensor | None = None
-        self.counted: Tensor
-        self.register_buffer("counted", torch.ones(n_annotators))  # 0 for annotators without labels
+        self.counted = nn.Buffer(torch.ones(n_annotators))  # 0 for annotators without labels
 
     def forward(self, features: Tensor) -> Tensor:
         """(batch, ...) features -> (batch, n_classes) log of the annotators' weighted average probabilities."""

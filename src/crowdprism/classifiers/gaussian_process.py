@@ -31,8 +31,7 @@ class SparseProcess(nn.Module):
 
     def __init__(self, n_features: int, n_classes: int, n_inducing: int) -> None:
         super().__init__()
-        self.inducing: Tensor
-        self.register_buffer("inducing", torch.zeros(n_inducing, n_features))
+        self.inducing = nn.Buffer(torch.zeros(n_inducing, n_features))
         self.log_length, self.log_amplitude = nn.Parameter(torch.zeros(())), nn.Parameter(torch.tensor(math.log(2.0)))
         self.mean = nn.Parameter(torch.zeros(n_inducing, n_classes))
         self.log_std = nn.Parameter(torch.zeros(n_inducing, n_classes))

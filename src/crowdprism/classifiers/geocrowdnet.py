@@ -14,9 +14,9 @@ import torch
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
-from crowdprism.classifiers.starting_values import (
+from crowdprism.classifiers.fitting import (
     STARTS,
+    Problem,
     imbalance_advice,
     is_imbalanced,
     start_confusions,

@@ -11,11 +11,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
-from crowdprism.classifiers.starting_values import imbalance_advice, item_votes, vote_class_shares
+from crowdprism.classifiers.fitting import Problem, imbalance_advice, item_votes, vote_class_shares
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable
 from crowdprism.parameters import OneOf
@@ -68,8 +67,7 @@ class MutualInformationHead(CrowdHead):
         super().__init__()
         self.divergence, self.refresh_prior = divergence, refresh_prior
         self.table = RowTable(start)  # (annotator, class, given label): plays log P(label | class)
-        self.prior: Tensor
-        self.register_buffer("prior", prior.float())
+        self.prior = nn.Buffer(prior.float())
 
     def combined(self, batch: Batch, group: Tensor, n_groups: int) -> Tensor:
         """(group, class) class probabilities by the annotations alone."""

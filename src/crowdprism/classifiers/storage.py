@@ -26,7 +26,7 @@ from crowdprism.results.loading import fields_of, require_values
 from crowdprism.results.manifest import RunFiles, read_run, require_schema
 from crowdprism.results.replacing import replacing_run
 from crowdprism.training import InputScaling
-from crowdprism.training.checkpoint import named_tensors, without_prefix
+from crowdprism.training.checkpoint import prefixed, without_prefix
 
 if TYPE_CHECKING:
     from crowdprism.classifiers.base import CrowdClassifier
@@ -64,9 +64,9 @@ def write_into(model: CrowdClassifier, folder: Path) -> None:
 
 
 def predictor_tensors(predictor: Predictor) -> dict[str, torch.Tensor]:
-    tensors = named_tensors("scaling", predictor.scaling.state_dict())
+    tensors = prefixed("scaling", predictor.scaling.state_dict())
     for place, member in enumerate(predictor.members):
-        tensors |= named_tensors(f"network-{place}", member.network.state_dict())
+        tensors |= prefixed(f"network-{place}", member.network.state_dict())
         tensors[f"order-{place}"] = torch.from_numpy(member.order)
         if member.confusions is not None:
             tensors[f"confusions-{place}"] = torch.from_numpy(member.confusions)

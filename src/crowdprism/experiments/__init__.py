@@ -13,7 +13,7 @@ are methods with parameters and grids, and it holds the published numbers, known
 `crowdprism reproduce T2 --budget quick` does all of this. To add a study, write a TOML file.
 """
 
-from crowdprism.experiments.fits import Fit, Plan, RowStore, make_plan
+from crowdprism.experiments.fits import Fit, Plan, RowStore, TableResult, make_plan, summarize
 from crowdprism.experiments.measuring import Interrupted, RunReport, run
 from crowdprism.experiments.pages import write_page
 from crowdprism.experiments.spec import (
@@ -29,7 +29,6 @@ from crowdprism.experiments.spec import (
     read_study,
     study_names,
 )
-from crowdprism.experiments.table_results import TableResult, summarize
 
 __all__ = ["Fit", "Plan", "RowStore", "make_plan", "Interrupted", "RunReport", "run", "write_page"]
 __all__ += ["Budget", "Cell", "Crowd", "Data", "Deviation", "Method", "Published", "Study"]

@@ -167,7 +167,7 @@ def measure(fits: Sequence[Fit], *, with_confusions: bool = False) -> list[Row]:
 
 def measure_stacked(fits: Sequence[Fit], problem: Problem, with_confusions: bool) -> list[Row] | None:
     """Train the fits as one stack if possible, else return None."""
-    from crowdprism.classifiers.together import fit_together
+    from crowdprism.classifiers.runs import fit_together
 
     models = [model_of(fit) for fit in fits]
     begun = time.process_time()

@@ -10,17 +10,19 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
+
+import msgspec
+from msgspec import Meta
 
 from crowdprism.errors import InvalidParameterError
 
 Parameters = Mapping[str, Any]
-Grid = Mapping[str, tuple[Any, ...]]
+Grid = Mapping[str, Annotated[tuple[Any, ...], Meta(min_length=1)]]
 Record = TypeVar("Record")
-PLAIN = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 
 
 @dataclass(frozen=True)
@@ -35,13 +37,13 @@ class Crowd:
     kind: Literal["human", "gold", "machine", "family"] = "human"
     n_annotators: int | None = None
     case: int | None = None  # of machine annotators, as the next three
-    probability: float | None = None
+    probability: int | float | None = None
     pool_size: int | None = None
     lr_label_bug: bool | None = None
     family: str | None = None  # a name in crowdprism.simulate.FAMILIES
-    level: float | None = None
+    level: int | float | None = None
     pattern: str | None = None  # a name in crowdprism.simulate.PATTERNS
-    amount: float | None = None
+    amount: int | float | None = None
 
 
 @dataclass(frozen=True)
@@ -228,7 +230,6 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
         "budgets": by_name(Budget, "budgets"),
         "published": published,
         "deviations": as_list(Deviation, "deviations"),
-        "pairs": [tuple(map(str, pair)) for pair in raw.get("pairs", ())],
     }
     study = read_record(Study, built, where)
     for role, names in names_used(study).items():
@@ -237,46 +238,19 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
 
 
 def read_record(kind: type[Record], values: Mapping[str, Any], where: str) -> Record:
-    """Build a record from a TOML table; lists become tuples, tables named data or crowd become records."""
-    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
-    require_known(values, known, f"{where} has the unknown key", "; known are")
-    for name, one in known.items():
-        if name not in values and one.default is MISSING and one.default_factory is MISSING:
-            raise InvalidParameterError(f"{where} lacks the key {name!r}.")
-    hints = get_type_hints(kind)
-    converted: dict[str, Any] = {}
-    for key, value in values.items():
-        if key in ("data", "crowd") and isinstance(value, Mapping):
-            nested: type[Any] = Data if key == "data" else Crowd
-            value = read_record(nested, value, f"{where}, {key}")
-        elif key == "grid":
-            value = read_grid(value)
-        elif isinstance(value, list):
-            value = tuple(value)
-        check_value(value, hints[key], f"{where}: {key}")
-        converted[key] = value
-    return kind(**converted)
-
-
-def check_value(value: Any, hint: Any, where: str) -> None:
-    origin = get_origin(hint)
-    plain = [one for one in (hint, *get_args(hint)) if one in PLAIN]
-    expected = ""
-    if origin is Literal:
-        expected = "" if value in get_args(hint) else f"one of {', '.join(get_args(hint))}"
-    elif origin in (tuple, Mapping):
-        expected = "" if isinstance(value, origin) else "a list" if origin is tuple else "a table"
-    elif plain and type(value) not in {type(None), *plain, *([int] if float in plain else [])}:
-        expected = " or ".join(PLAIN[one] for one in plain)
-    if expected:
-        raise InvalidParameterError(f"{where} must be {expected}, not {value!r}.")
-
-
-def read_grid(grid: Mapping[str, Any]) -> Grid:
-    for name, values in grid.items():
-        if not isinstance(values, (list, tuple)) or not values:
-            raise InvalidParameterError(f"The grid of {name!r} must be a list of values, not {values!r}.")
-    return {name: tuple(values) for name, values in grid.items()}
+    """Build a record from a TOML table."""
+    require_known(values, [one.name for one in fields(kind)], f"{where} has the unknown key", "; known are")  # type: ignore[arg-type]
+    for name, inner in {"data": Data, "crowd": Crowd}.items():
+        if isinstance(values.get(name), dict):
+            values = {**values, name: read_record(inner, values[name], f"{where}, {name}")}
+    for name, hint in get_type_hints(kind).items():
+        if get_origin(hint) is Literal and values.get(name, hint.__args__[0]) not in hint.__args__:
+            known = ", ".join(hint.__args__)
+            raise InvalidParameterError(f"{where}: {name} must be one of {known}, not {values[name]!r}.")
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidParameterError(f"{where}: {error}.") from error
 
 
 def published_number(value: Any, where: str) -> Published:

@@ -5,10 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,19 +27,34 @@ CACHE_VERSION = 1  # raise it when an embedding changes
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How items became numbers, so that new items can be embedded in the same way."""
+    """How items became numbers, so that new items can be embedded in the same way.
 
-    kind: str = "numbers"  # read as they are, or "images" or "texts"
+    Attributes
+    ----------
+    kind
+        `"numbers"` (read as they are), `"images"` or `"texts"`.
+    embedding
+        Name of the embedding of images or texts.
+    text_column
+        Name of the column that held the texts.
+    id_column
+        Name of the column with the item ids, where the user named one.
+    state
+        Arrays that the embedding learned from the training texts.
+    """
+
+    kind: str = "numbers"
     embedding: str = ""
     text_column: str = ""
-    id_column: str = ""  # where the user named one
-    state: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # what the embedding learned from training texts
+    id_column: str = ""
+    state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def write_into(self, folder: Path) -> None:
         record = {"schema": SCHEMA, **{name: getattr(self, name) for name in TEXT_FIELDS}}
         (folder / RECIPE_FILE).write_text(json.dumps(record), encoding="utf-8")
-        if self.state:
-            np.savez(folder / STATE_FILE, **cast(dict[str, Any], self.state))
+        arrays: dict[str, Any] = dict(self.state)
+        if arrays:
+            np.savez(folder / STATE_FILE, **arrays)
 
     @classmethod
     def load(cls, folder: Path) -> Recipe:
@@ -53,7 +67,8 @@ class Recipe:
             return cls()
         record = files.read_json(RECIPE_FILE)
         require_schema(record, SCHEMA, files.folder)
-        texts = {name: record[name] for name in TEXT_FIELDS if name in record or name != "id_column"}  # old runs
+        texts = {name: record[name] for name in TEXT_FIELDS if name != "id_column"}
+        texts["id_column"] = record.get("id_column", "")  # older runs have none
         if not all(isinstance(value, str) for value in texts.values()):
             raise TypeError(f"fields of {RECIPE_FILE} must be texts")
         state = read_arrays(files, STATE_FILE, lambda shapes: None) if STATE_FILE in files else {}
@@ -70,11 +85,16 @@ def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any
     """
     key = hashlib.sha256(json.dumps([CACHE_VERSION, *what], default=str).encode()).hexdigest()
     path = cache_folder() / CACHE_SUBFOLDER / f"{key[:32]}.npy"
-    with suppress(OSError, ValueError):
+    try:
         return np.asarray(np.load(path, allow_pickle=False))
+    except (OSError, ValueError):
+        pass
     made = make()
-    with suppress(OSError), replacing_file(path, suffix=".npy") as fresh:
-        np.save(fresh, made)
+    try:
+        with replacing_file(path, suffix=".npy") as fresh:
+            np.save(fresh, made)
+    except OSError:
+        pass
     return made
 
 
@@ -99,6 +119,7 @@ def choose_embedding(
 def embed_in_batches(
     things: Sequence[Any], embed: Callable[[Sequence[Any]], NDArray[Any]], *, kind: str, batch: int
 ) -> NDArray[np.float32]:
+    """(n_things, n_features), with a progress bar."""
     found = []
     with progress(f"embedding {kind}", total=len(things)) as bar:
         for start in range(0, len(things), batch):

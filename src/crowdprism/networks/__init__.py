@@ -13,11 +13,18 @@ from crowdprism.networks.annotator_layer import (
     make_annotator_layer,
     suitable_form,
 )
-from crowdprism.networks.backbones import Dropout
-from crowdprism.networks.build import NETWORKS, build_network
+from crowdprism.networks.build import NETWORKS, Dropout, build_network
 from crowdprism.networks.heads import CrowdHead, EpochView, GeometricHead, TargetHead
-from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
-from crowdprism.networks.volume import confusion_gram, confusion_trace, log_volume, prediction_gram
+from crowdprism.networks.losses import (
+    Batch,
+    confusion_gram,
+    confusion_trace,
+    coupled_cross_entropy,
+    joint_cross_entropy,
+    log_columns,
+    log_volume,
+    prediction_gram,
+)
 
 __all__ = ["Batch", "CrowdHead", "Dropout", "EpochView", "FreeConfusions", "GeometricHead", "NETWORKS", "PairTable"]
 __all__ += ["RowTable", "TargetHead", "build_network", "confusion_gram", "confusion_trace", "coupled_cross_entropy"]

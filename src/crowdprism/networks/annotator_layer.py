@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.losses import Batch, log_columns
-from crowdprism.networks.volume import confusion_gram
+from crowdprism.networks.losses import Batch, confusion_gram, log_columns
 
 ALL_ROWS_LIMIT = 2**14  # numbers; a smaller table costs less whole than gathered
 ALL_SKILLS_LIMIT = 2**17  # annotators; Adam passes over as many skills in the time of gathering those of a batch
@@ -63,7 +62,7 @@ class RowTable(nn.Module):
         return None if self._working is None or self._working[1].grad is None else self._working
 
     def touched(self, batch: Batch) -> Tensor:
-        """Positions of the rows that a batch touches, each once: the batch's annotators."""
+        """Positions of the rows that a batch touches, each once."""
         return batch.touched
 
     def place(self, batch: Batch) -> Tensor:
@@ -71,7 +70,6 @@ class RowTable(nn.Module):
         return batch.place if self.touched_only else batch.annotator
 
     def forget(self) -> None:
-        """Drop the rows of the last step, so that the next reads the table afresh."""
         self._working = None
 
 
@@ -82,7 +80,6 @@ class PairTable(RowTable):
         super().__init__(start, touched_only=True)
 
     def touched(self, batch: Batch) -> Tensor:
-        """Positions of the batch's annotations among all training annotations."""
         return batch.annotation
 
     def place(self, batch: Batch) -> Tensor:
@@ -91,13 +88,7 @@ class PairTable(RowTable):
 
 
 def diagonal_logit(diagonal: float, n_classes: int) -> float:
-    """Logit c such that softmax of c times a unit vector has the given probability on its diagonal.
-
-    Examples
-    --------
-    >>> round(diagonal_logit(0.9, 10), 3)
-    4.394
-    """
+    """Logit c such that softmax of c times a unit vector has the given probability on its diagonal."""
     if not 1 / n_classes < diagonal < 1:
         raise InvalidParameterError(
             f"start_diagonal must be above chance (1/{n_classes}) and below 1 to hold classes apart, not {diagonal}."
@@ -156,7 +147,6 @@ class AnnotatorLayer(nn.Module, ABC):
 
     @torch.no_grad()
     def confusions(self) -> Tensor:
-        """(annotator, true class, given label), rows sum to one."""
         return self.log_confusions().exp()
 
     @torch.no_grad()
@@ -183,14 +173,7 @@ class LogitConfusions(AnnotatorLayer):
 
 
 class FreeConfusions(LogitConfusions):
-    """Free logits per annotator: (annotator, true class, given label), row softmax.
-
-    Examples
-    --------
-    >>> layer = FreeConfusions(diagonal_confusions(2, 3, 0.8))
-    >>> layer.confusions()[0].diagonal().tolist()  # doctest: +ELLIPSIS
-    [0.8..., 0.8..., 0.8...]
-    """
+    """Free logits per annotator: (annotator, true class, given label), row softmax."""
 
     form = "free"
     common = None
@@ -222,16 +205,7 @@ class PooledConfusions(LogitConfusions):
 
 
 class SkillConfusions(AnnotatorLayer):
-    """P(right) = sigmoid(skill of the annotator + ease of the class); wrong labels follow one shared matrix.
-
-    Examples
-    --------
-    >>> layer = SkillConfusions(diagonal_confusions(2, 3, 0.8))
-    >>> layer.confusions().sum(-1).mean().item()  # doctest: +ELLIPSIS
-    1.0...
-    >>> sum(p.numel() for p in layer.parameters())  # two skills, three class offsets, nine shared logits
-    14
-    """
+    """P(right) = sigmoid(skill of the annotator + ease of the class); wrong labels follow one shared matrix."""
 
     form = "skill"
 
@@ -244,10 +218,8 @@ class SkillConfusions(AnnotatorLayer):
         self.forms_all = start.numel() <= ALL_ROWS_LIMIT if touched_only is None else not touched_only
         self.ease = nn.Parameter(torch.zeros(self.n_classes))
         self.errors = nn.Parameter(start.mean(dim=0).clamp_min(SMALLEST_START).log())
-        self.middle: Tensor
-        self.right: Tensor
-        self.register_buffer("middle", skill.mean())
-        self.register_buffer("right", torch.eye(self.n_classes, dtype=torch.bool), persistent=False)
+        self.middle = nn.Buffer(skill.mean())
+        self.right = nn.Buffer(torch.eye(self.n_classes, dtype=torch.bool), persistent=False)
 
     def _log_errors(self) -> Tensor:
         """(true class, wrong label) log shares of errors; the diagonal is -inf."""
@@ -290,11 +262,6 @@ def suitable_form(n_annotations: int, n_annotators: int, n_classes: int) -> str:
 
     Above that, pooled: with many labels the residual outweighs its penalty and the form is as rich as the free one,
     with few it stays near the crowd.
-
-    Examples
-    --------
-    >>> suitable_form(2547, 59, 8), suitable_form(30_000, 500, 100)
-    ('pooled', 'skill')
     """
     return "skill" if n_annotations < n_classes * n_annotators else "pooled"
 

@@ -19,12 +19,15 @@ from torch import Tensor, nn
 from crowdprism.networks.annotator_layer import AnnotatorLayer, RowTable
 from crowdprism.networks.losses import (
     Batch,
+    confusion_gram,
     coupled_cross_entropy,
     joint_cross_entropy,
     known_cross_entropy,
+    log_volume,
+    prediction_gram,
+    reference_log_volume,
     soft_cross_entropy,
 )
-from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
 
 Loss = Literal["ccem", "joint"]
 Regularizer = Literal["F", "W"]
@@ -153,8 +156,7 @@ class GeometricHead(CrowdHead):
         self.reference = reference
         self.n_skipped = 0
         rate = torch.ones(layer.n_annotators) if touch_rate is None else touch_rate
-        self.touch_rate: Tensor
-        self.register_buffer("touch_rate", rate.float(), persistent=False)
+        self.touch_rate = nn.Buffer(rate.float(), persistent=False)
         self.class_shares: Tensor | None
         self.mean_prediction: Tensor | None
         self.register_buffer("class_shares", class_shares, persistent=False)
@@ -258,9 +260,8 @@ class TargetHead(CrowdHead):
         confusions: Tensor | None = None,  # (annotator, true class, given label) as known so far
     ) -> None:
         super().__init__()
-        self.targets: Tensor
         self.known_confusions: Tensor | None
-        self.register_buffer("targets", targets.float().clone())  # methods write into them
+        self.targets = nn.Buffer(targets.float().clone())  # methods write into them
         self.register_buffer("known_confusions", None if confusions is None else confusions.float().clone())
         self.used = None if used is None else used.cpu().numpy()
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from crowdprism.networks import torch_extra as torch_extra
 
 # isort: split
-from crowdprism.training.augmentation import Augmentation
-from crowdprism.training.batches import FlatAnnotations, epoch_order
+from crowdprism.training.batches import Augmentation, FlatAnnotations, epoch_order
 from crowdprism.training.checkpoint import CheckpointFolder
 from crowdprism.training.items import DatasetItems, InputScaling, Items, TensorItems
 from crowdprism.training.loop import Trainer, TrainingOutcome, predict_log_probs

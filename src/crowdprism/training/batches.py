@@ -1,19 +1,22 @@
-"""Annotations as flat arrays, and the slice of them that belongs to a batch, without any per-item Python."""
+"""Annotations as flat arrays, the slice of them that belongs to a batch, and changes to it: noise, shifts, mixup."""
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.networks.losses import Batch
+from crowdprism.parameters import FLAG, Real, Whole
 
 IntArray = NDArray[np.int64]
 GATHERED_BATCHES = 64  # batches whose annotations are gathered at once
@@ -78,7 +81,6 @@ class FlatAnnotations:
         return np.where(n_labelled > 0, 1.0 - (1.0 - share) ** n_labelled, 1.0)
 
     def checksum(self) -> str:
-        """A short sum that differs where annotations differ."""
         parts = (self.start, self.annotator, self.label, self.weight, self.gold, self.share)
         total = 0
         for part in (one for one in parts if one is not None):
@@ -132,13 +134,7 @@ class FlatAnnotations:
 
 
 def drawn_visits(share: NDArray[np.float64], rng: np.random.Generator) -> IntArray:
-    """Positions that an epoch visits, each with the probability of its share; as many in every epoch.
-
-    Examples
-    --------
-    >>> drawn_visits(np.array([1.0, 0.5, 0.5, 1.0]), np.random.default_rng(0)).tolist()
-    [0, 2, 3]
-    """
+    """Positions that an epoch visits, each with the probability of its share; as many in every epoch."""
     ends = np.cumsum(share)
     n_visits = max(1, round(ends[-1]))
     places = (np.arange(n_visits) + rng.random()) * (ends[-1] / n_visits)  # one draw, even steps
@@ -160,3 +156,70 @@ def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even
         return [order]
     n_full = n_items // batch_size
     return np.split(order[: n_full * batch_size], n_full)
+
+
+@dataclass(frozen=True)
+class Augmentation:
+    """Which changes, and how strong; all off by default."""
+
+    noise: float = 0.0  # standard deviation of Gaussian noise added to the scaled features
+    shift: int = 0  # images move by up to this many pixels each way; what comes in is zero
+    flip: bool = False  # images are mirrored left to right half of the time
+    mixup: float = 0.0  # parameter of the Beta distribution by which pairs of items are mixed (Zhang et al. 2018)
+
+    allowed: ClassVar[Mapping[str, Any]] = {"noise": Real(0), "shift": Whole(0), "flip": FLAG, "mixup": Real(0)}
+
+    @property
+    def any(self) -> bool:
+        return bool(self.noise or self.shift or self.flip or self.mixup)
+
+    def apply(self, batch: Batch, generator: torch.Generator, rng: np.random.Generator) -> Batch:
+        features = batch.features
+        if self.shift:
+            features = shifted(features, self.shift, generator)
+        if self.flip:
+            mirrored = torch.rand(len(features), generator=generator, device=features.device) < 0.5
+            features = torch.where(mirrored.view(-1, 1, 1, 1), features.flip(-1), features)
+        if self.noise:
+            features = features + self.noise * torch.randn(features.shape, generator=generator, device=features.device)
+        batch = batch if features is batch.features else replace(batch, features=features)
+        return mixed(batch, self.mixup, rng) if self.mixup else batch
+
+
+def shifted(images: Tensor, reach: int, generator: torch.Generator) -> Tensor:
+    """Move each image (batch, channel, height, width) by its own whole number of pixels in -reach..reach."""
+    n, _, height, width = images.shape
+    corner = torch.randint(0, 2 * reach + 1, (2, n), generator=generator, device=images.device)
+    padded = functional.pad(images, (reach, reach, reach, reach))
+    rows = corner[0].view(n, 1, 1) + torch.arange(height, device=images.device).view(1, -1, 1)
+    columns = corner[1].view(n, 1, 1) + torch.arange(width, device=images.device).view(1, 1, -1)
+    picked = torch.arange(n, device=images.device).view(n, 1, 1)
+    return padded[picked, :, rows, columns].permute(0, 3, 1, 2)
+
+
+def mixed(batch: Batch, alpha: float, rng: np.random.Generator) -> Batch:
+    """Mix each item with another; both items' annotations then count for the mixture, by their shares.
+
+    An annotation keeps its item's share as weight. For the joint loss the annotations of the two items stay two
+    groups, so that evidence about different items is never multiplied.
+    """
+    n = len(batch.features)
+    device = batch.features.device
+    share = float(rng.beta(alpha, alpha))
+    partner = rng.permutation(n)
+    features = share * batch.features + (1 - share) * batch.features[torch.from_numpy(partner).to(device)]
+    mixes_into = torch.from_numpy(np.argsort(partner)).to(device)  # the row in which an item is the second part
+    weight = torch.ones_like(batch.item, dtype=torch.float32) if batch.weight is None else batch.weight
+    rows = torch.arange(n, device=device)
+    return replace(
+        batch,
+        features=features,
+        item=torch.cat([batch.item, mixes_into[batch.item]]),
+        annotator=batch.annotator.repeat(2),
+        label=batch.label.repeat(2),
+        weight=torch.cat([share * weight, (1 - share) * weight]),
+        evidence_weight=None if batch.weight is None else batch.weight.repeat(2),
+        group=torch.cat([batch.item, n + batch.item]),
+        group_row=torch.cat([rows, mixes_into]),
+        group_weight=torch.cat([torch.full((n,), share), torch.full((n,), 1 - share)]).to(device),
+    )

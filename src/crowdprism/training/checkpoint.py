@@ -13,7 +13,6 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,16 +29,8 @@ COMPLETE = "complete"  # a file that says that the run is complete and its check
 SCHEMA = 3  # 2: all of Adam's state is torch's or RowAdam's; 3: a digest
 
 
-@dataclass
-class Checkpoint:
-    """State at the end of an epoch: tensors by name, and a record of plain numbers."""
-
-    tensors: dict[str, Tensor]
-    record: dict[str, Any] = field(default_factory=dict)
-
-
 class CheckpointFolder:
-    """Where one run keeps its checkpoints, of which the newest stays.
+    """Where one run keeps its states (tensors by name, and a record of plain numbers), of which the newest stays.
 
     The fingerprint is what must be equal for a run to resume: settings, data, shapes.
     """
@@ -48,7 +39,7 @@ class CheckpointFolder:
         self.folder = Path(folder)
         self.fingerprint = json.loads(json.dumps(fingerprint))  # as it will be read back
 
-    def save(self, epoch: int, checkpoint: Checkpoint) -> Path:
+    def save(self, epoch: int, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> Path:
         """Write the state after `epoch` epochs; older checkpoints are removed once the new one stands."""
         self.folder.mkdir(parents=True, exist_ok=True)
         target = self.folder / f"{PREFIX}{epoch:06d}"
@@ -57,14 +48,15 @@ class CheckpointFolder:
         fresh = self.folder / f"{WRITING}{new_token()}"
         fresh.mkdir()
         try:
-            plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in checkpoint.tensors.items()}
-            tensors = safetensors.torch.save(plain)
-            (fresh / TENSORS_FILE).write_bytes(tensors)
-            record = {"schema": SCHEMA, "fingerprint": self.fingerprint, **checkpoint.record}
-            text = json.dumps(record | {"digest": _digest(tensors, record)})
+            plain = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+            content = safetensors.torch.save(plain)
+            (fresh / TENSORS_FILE).write_bytes(content)
+            record = {"schema": SCHEMA, "fingerprint": self.fingerprint, **record}
+            text = json.dumps(record | {"digest": _digest(content, record)})
             (fresh / RECORD_FILE).write_text(text, encoding="utf-8")
-            for path in fresh.iterdir():
-                _to_disk(path)
+            for path in fresh.iterdir():  # the bytes are on disk before the folder takes its final name
+                with open(path, "rb") as handle:
+                    os.fsync(handle.fileno())
             if target.exists():
                 _discard(target)
             os.replace(fresh, target)
@@ -75,7 +67,7 @@ class CheckpointFolder:
                 _discard(old)
         return target
 
-    def latest(self) -> Checkpoint | None:
+    def latest(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """Read the newest checkpoint, or return None where there is none; one of another run is an error."""
         complete = self._complete()
         if not complete:
@@ -94,7 +86,7 @@ class CheckpointFolder:
             raise ResultFormatError(
                 f"The checkpoint {newest} is damaged: {type(error).__name__}: {error}. Remove it to start again."
             ) from error
-        return Checkpoint(tensors, record)
+        return tensors, record
 
     def clear(self) -> None:
         for path in self._complete():
@@ -139,9 +131,11 @@ def remove_checkpoints(folder: Path) -> None:
     for head in folder.glob("head-*"):
         for path in (*head.glob(f"{PREFIX}*"), *head.glob(f"{WRITING}*")):
             _discard(path)
-        _remove_if_empty(head)
+        with suppress(OSError):  # it holds files of others
+            head.rmdir()
     (folder / COMPLETE).unlink()
-    _remove_if_empty(folder)
+    with suppress(OSError):
+        folder.rmdir()
 
 
 def _discard(folder: Path) -> None:
@@ -151,18 +145,7 @@ def _discard(folder: Path) -> None:
     shutil.rmtree(hidden, ignore_errors=True)
 
 
-def _remove_if_empty(folder: Path) -> None:
-    with suppress(OSError):
-        folder.rmdir()
-
-
-def _to_disk(path: Path) -> None:
-    """Make sure the bytes are on disk before the folder takes its final name."""
-    with open(path, "rb") as handle:
-        os.fsync(handle.fileno())
-
-
-def named_tensors(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def prefixed(prefix: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {f"{prefix}.{name}": tensor for name, tensor in tensors.items()}
 
 

@@ -22,7 +22,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.backbones import Dropout
+from crowdprism.networks.build import Dropout
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,14 @@ class Processes:
         bounds = self.bounds(n_rows)
         mine = network(features[self.own(n_rows)] if len(features) == n_rows else features)
         parts = [mine.new_empty((last - first, *mine.shape[1:])) for first, last in pairwise(bounds)]
-        exchange(parts, mine.detach().contiguous(), self)
+        parts[self.rank].copy_(mine.detach())
+        for process, part in enumerate(parts):  # shares differ by a row, so that each is sent by its owner
+            if part.numel():
+                distributed.broadcast(part, src=process)
         parts[self.rank] = mine
         return torch.cat(parts)
 
     def sum_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """Sum the gradients of parameters over all processes."""
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         if not self.several or not gradients:
             return
@@ -72,14 +74,6 @@ class Processes:
     def wait(self) -> None:
         if self.several:
             distributed.barrier()
-
-
-def exchange(parts: list[Tensor], mine: Tensor, processes: Processes) -> None:
-    """Fill the parts of all processes; shares differ by a row, so that each is sent by its owner."""
-    parts[processes.rank].copy_(mine)
-    for process, part in enumerate(parts):
-        if part.numel():
-            distributed.broadcast(part, src=process)
 
 
 def processes_here() -> Processes:
@@ -174,17 +168,13 @@ class SumOverProcesses(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, values: Tensor) -> Tensor:
-        """Add up."""
         total = values.clone()
         distributed.all_reduce(total)
         return total
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        """Add up the gradients."""
-        total = gradient.clone()
-        distributed.all_reduce(total)
-        return total
+        return SumOverProcesses.forward(ctx, gradient)
 
 
 def sum_over_processes(values: Tensor) -> Tensor:

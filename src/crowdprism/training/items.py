@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -23,13 +23,7 @@ CHECKSUM_ROWS = 2**10  # items of an X on disk that enter its checksum
 
 
 class InputScaling(nn.Module):
-    """(x - shift) / scale, after bytes were brought to 0..1; part of the exported module.
-
-    Examples
-    --------
-    >>> InputScaling.identity()(torch.tensor([[255]], dtype=torch.uint8)).item()
-    1.0
-    """
+    """(x - shift) / scale, after bytes were brought to 0..1; part of the exported module."""
 
     def __init__(self, shift: Tensor, scale: Tensor) -> None:
         super().__init__()
@@ -74,27 +68,12 @@ class InputScaling(nn.Module):
         return (features - self.shift) / self.scale
 
 
-class Items(Protocol):
-    """A source of features by item position."""
-
-    def __len__(self) -> int: ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of one item."""
-
-    def batches(self, order: Sequence[NDArray[np.int64]], generator: torch.Generator | None) -> Iterator[Tensor]:
-        """Yield the features of each batch of positions, ready for the network, on the device."""
-
-    def part(self, index: NDArray[np.int64]) -> Self:
-        """The items at these positions."""
-
-    def checksum(self) -> str:
-        """A short sum that differs where features differ."""
-
-
 class TensorItems:
-    """Features held in memory; float features are scaled once, bytes batch by batch."""
+    """Features held in memory; float features are scaled once, bytes batch by batch.
+
+    `batches` yields the features of each batch of positions, ready for the network, on the device; `checksum` differs
+    where features differ.
+    """
 
     def __init__(self, features: Tensor, scaling: InputScaling, device: torch.device) -> None:
         self._scaling = None if features.dtype != torch.uint8 else scaling.to(device)
@@ -197,3 +176,6 @@ class DatasetItems:
             return f"dataset of {len(self)} items"
         some = self._dataset[np.linspace(0, len(self) - 1, min(len(self), CHECKSUM_ROWS)).astype(np.int64)]
         return f"{zlib.crc32(some.numpy().tobytes()):08x} of {len(self)} items"
+
+
+Items = TensorItems | DatasetItems

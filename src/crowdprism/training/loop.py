@@ -19,22 +19,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from crowdprism.errors import CrowdprismWarning, TrainingError
-from crowdprism.networks.backbones import set_generator
-from crowdprism.networks.build import global_stream
+from crowdprism.networks.build import global_stream, set_generator
 from crowdprism.networks.heads import CrowdHead, EpochView
 from crowdprism.networks.losses import Batch
 from crowdprism.progress import progress
 from crowdprism.seeding import stream, torch_stream
-from crowdprism.training.augmentation import Augmenter
 from crowdprism.training.batches import FlatAnnotations, drawn_visits, epoch_order
-from crowdprism.training.checkpoint import (
-    Checkpoint,
-    CheckpointFolder,
-    load_optimizer,
-    named_tensors,
-    optimizer_tensors,
-    without_prefix,
-)
+from crowdprism.training.checkpoint import CheckpointFolder, load_optimizer, optimizer_tensors, prefixed, without_prefix
 from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
 from crowdprism.training.items import Items, TensorItems
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate, take_step
@@ -195,7 +186,7 @@ class Trainer:
         stop = self._tell(epoch, parts, validation)
         self.outcome.finished = stop or self.outcome.epochs_done >= self.settings.epochs or self._out_of_patience()
         if self.checkpoints is not None and self.processes.rank == 0:
-            self.checkpoints.save(self.outcome.epochs_done, self._state())
+            self.checkpoints.save(self.outcome.epochs_done, self._state(), {"outcome": asdict(self.outcome)})
         self.processes.wait()
 
     def _finish(self) -> None:
@@ -217,7 +208,8 @@ class Trainer:
         own = torch_stream(s.seed, "network", s.member, epoch, device=str(self.device))
         set_generator(self.network, own)
         lent = torch_stream(s.seed, "lent", s.member, epoch)
-        augment = Augmenter(s.augmentation, s.seed, s.member, epoch, self.device) if s.augmentation.any else None
+        drawn = torch_stream(s.seed, "augmentation", s.member, epoch, device=str(self.device))
+        mixing = stream(s.seed, "mixup", s.member, epoch)
         order = self._order(stream(s.seed, "shuffle", s.member, epoch))
         random = stream(s.seed, "head", s.member, epoch)
         loading = torch_stream(s.seed, "loading", s.member, epoch)
@@ -226,9 +218,7 @@ class Trainer:
         batches = self.annotations.batches(order, self._features(order, loading), self.device)
         first, total = self._progress(epoch)
         for place, batch in enumerate(batches):
-            if augment is not None:
-                batch = augment(batch)
-            batch = self.head.transform(batch, random)
+            batch = self.head.transform(s.augmentation.apply(batch, drawn, mixing), random)
             losses = self._losses(batch, s.penalty_factor(first + place, total), lent)
             loss = functools.reduce(torch.add, losses.values())
             if not math.isfinite(loss.item()):
@@ -355,30 +345,30 @@ class Trainer:
     # -- state ----------------------------------------------------------------------------------------------
 
     def _modules(self) -> dict[str, Tensor]:
-        return named_tensors("network", self.network.state_dict()) | named_tensors("head", self.head.state_dict())
+        return prefixed("network", self.network.state_dict()) | prefixed("head", self.head.state_dict())
 
     def _load_modules(self, tensors: dict[str, Tensor]) -> None:
         self.network.load_state_dict(without_prefix("network", tensors))
         self.head.load_state_dict(without_prefix("head", tensors))
         self.head.forget()
 
-    def _state(self) -> Checkpoint:
-        tensors = self._modules() | named_tensors("rows", self.rows.state()) | named_tensors("best", self._best)
+    def _state(self) -> dict[str, Tensor]:
+        tensors = self._modules() | prefixed("rows", self.rows.state()) | prefixed("best", self._best)
         if self.optimizer is not None:
-            tensors |= named_tensors("optimizer", optimizer_tensors(self.optimizer))
-        return Checkpoint(tensors, {"outcome": asdict(self.outcome)})
+            tensors |= prefixed("optimizer", optimizer_tensors(self.optimizer))
+        return tensors
 
     def _resume(self) -> None:
         stored = None if self.checkpoints is None else self.checkpoints.latest()
         if stored is None:
             return
-        self._load_modules(stored.tensors)
-        self._best = {name: tensor.to(self.device) for name, tensor in without_prefix("best", stored.tensors).items()}
-        rows = without_prefix("rows", stored.tensors)
-        self.rows.load_state({name: tensor.to(self.device) for name, tensor in rows.items()})
+        tensors, record = stored
+        self._load_modules(tensors)
+        self._best = {name: tensor.to(self.device) for name, tensor in without_prefix("best", tensors).items()}
+        self.rows.load_state(without_prefix("rows", tensors))
         if self.optimizer is not None:
-            load_optimizer(self.optimizer, without_prefix("optimizer", stored.tensors))
-        self.outcome = TrainingOutcome(**stored.record["outcome"])
+            load_optimizer(self.optimizer, without_prefix("optimizer", tensors))
+        self.outcome = TrainingOutcome(**record["outcome"])
 
 
 def _means(parts: dict[str, list[Tensor]], counts: list[float]) -> dict[str, float]:

@@ -31,11 +31,6 @@ def schedule_at(name: str, step: int, total: int) -> tuple[float, float | None]:
     """Return the learning-rate factor at a step (from 0) and, for the one-cycle schedule, the momentum beta.
 
     A pure function of the step, so there is no schedule state to save. One-cycle is as torch's default.
-
-    Examples
-    --------
-    >>> round(schedule_at("cosine", 50, 100)[0], 6)
-    0.5
     """
     if name == "none":
         return 1.0, None

@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from crowdprism.errors import InvalidParameterError
 from crowdprism.parameters import OneOf, Real, Whole, check_parameters
-from crowdprism.training.augmentation import Augmentation
+from crowdprism.training.batches import Augmentation
 from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "bfloat16")
@@ -80,17 +80,10 @@ class TrainingSettings:
 
     def check(self) -> None:
         check_parameters(vars(self), {**self.allowed, "rounds": Whole(1, self.epochs)})
-        self.augmentation.check()
+        check_parameters(vars(self.augmentation), Augmentation.allowed)
 
     def round_of(self, epoch: int) -> tuple[int, int]:
-        """Return the first epoch of the round that an epoch belongs to, and the number of epochs of that round.
-
-        Examples
-        --------
-        >>> settings = TrainingSettings(epochs=5, rounds=2)
-        >>> [settings.round_of(epoch) for epoch in range(5)]
-        [(0, 2), (0, 2), (2, 3), (2, 3), (2, 3)]
-        """
+        """Return the first epoch of the round that an epoch belongs to, and the number of epochs of that round."""
         firsts = [place * self.epochs // self.rounds for place in range(self.rounds + 1)]
         place = max(place for place in range(self.rounds) if firsts[place] <= epoch)
         return firsts[place], firsts[place + 1] - firsts[place]
@@ -101,14 +94,7 @@ class TrainingSettings:
         return bool(validation > best or equal or (math.isnan(best) and not math.isnan(validation)))
 
     def penalty_factor(self, step: int, total: int) -> float:
-        """Return the factor of penalties at a step: 0 during the warm start, then rising to 1.
-
-        Examples
-        --------
-        >>> settings = TrainingSettings(warm_start=0.2, ramp=0.2)
-        >>> [round(settings.penalty_factor(step, 10), 2) for step in (1, 2, 3, 4)]
-        [0.0, 0.5, 1.0, 1.0]
-        """
+        """Return the factor of penalties at a step: 0 during the warm start, then rising to 1."""
         begin = self.warm_start * total
         if step < begin:
             return 0.0
@@ -138,32 +124,22 @@ Callback = Callable[[EpochRecord], Any]
 
 
 def choose_device(name: str) -> torch.device:
-    """Return the device of that name; `"auto"` is cuda, else mps, else cpu.
-
-    Examples
-    --------
-    >>> choose_device("cpu")
-    device(type='cpu')
-    """
-    if name != "auto":
-        try:
-            device = torch.device(name)
-        except RuntimeError as error:
-            raise InvalidParameterError(f"There is no device {name!r}; use auto, cpu, cuda or mps.") from error
-        there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
-        if not there.get(device.type, True):
-            raise InvalidParameterError(
-                f"torch {torch.__version__} finds no {device.type} device here: this computer has none, or torch was "
-                "built without it.",
-                parameter="device",
-                remedy="Use {device:'auto'} or {device:'cpu'}.",
-            )
-        return device
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")
+    """Return the device of that name; `"auto"` is cuda, else mps, else cpu."""
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available(), "cpu": True}
+    if name == "auto":
+        return torch.device(next(kind for kind, found in there.items() if found))
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise InvalidParameterError(f"There is no device {name!r}; use auto, cpu, cuda or mps.") from error
+    if not there.get(device.type, True):
+        raise InvalidParameterError(
+            f"torch {torch.__version__} finds no {device.type} device here: this computer has none, or torch was "
+            "built without it.",
+            parameter="device",
+            remedy="Use {device:'auto'} or {device:'cpu'}.",
+        )
+    return device
 
 
 # -- processor threads ------------------------------------------------------------------------------------------

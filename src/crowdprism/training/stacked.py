@@ -21,13 +21,20 @@ from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
 from crowdprism.networks.annotator_layer import LogitConfusions
-from crowdprism.networks.backbones import Dropout
+from crowdprism.networks.build import Dropout
 from crowdprism.networks.heads import CrowdHead, GeometricHead
-from crowdprism.networks.losses import Batch, coupled_cross_entropy, joint_cross_entropy, log_columns
-from crowdprism.networks.volume import confusion_gram, log_volume, prediction_gram, reference_log_volume
+from crowdprism.networks.losses import (
+    Batch,
+    confusion_gram,
+    coupled_cross_entropy,
+    joint_cross_entropy,
+    log_columns,
+    log_volume,
+    prediction_gram,
+    reference_log_volume,
+)
 from crowdprism.seeding import stream, torch_stream
-from crowdprism.training.augmentation import Augmentation
-from crowdprism.training.batches import FlatAnnotations, epoch_order
+from crowdprism.training.batches import Augmentation, FlatAnnotations, epoch_order
 from crowdprism.training.items import Items
 from crowdprism.training.loop import Trainer, TrainingOutcome
 from crowdprism.training.optimizers import RowAdam, make_optimizer
