@@ -121,18 +121,8 @@ class Aggregator(Parameterized, ABC):
         return self._result is not None
 
 
-@dataclass(eq=False, repr=False)
 class IncrementalAggregator(Aggregator):
-    """An aggregator that takes further annotations without starting anew."""
-
-    _seen: Annotations | None = field(default=None, init=False)
-
-    def fit(self, annotations: Any, y: None = None) -> Self:
-        """Learn from `Annotations`, or from an items x annotators array with -1 for none; forgets earlier ones."""
-        seen = as_annotations(annotations)
-        super().fit(seen)
-        self._seen = seen
-        return self
+    """An aggregator that takes further annotations without starting anew; `fit` forgets earlier ones."""
 
     def partial_fit(self, annotations: Any, y: None = None) -> Self:
         """Add annotations to those seen before and go on from what was learned.
@@ -141,13 +131,11 @@ class IncrementalAggregator(Aggregator):
         annotations at once, within the tolerance. The first call is a fit.
         """
         more = as_annotations(annotations)
-        if self._seen is None or self._result is None:
+        previous = self._result
+        if previous is None or previous.annotations is None:
             return self.fit(more)
         self.check_params()
-        together = self._seen.concat(more)
-        previous = self._result
-        self._result = self._learn(together, lambda shown: self._resume(shown, previous))
-        self._seen = together
+        self._result = self._learn(previous.annotations.concat(more), lambda shown: self._resume(shown, previous))
         return self
 
     def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
