@@ -1,4 +1,4 @@
-"""Files are found, merged and checked, and the account says what happened."""
+"""Files of every kind become annotations; their format is told by content."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ import pytest
 from small_files import TRIPLETS, triplets, write_table
 
 from crowdprism.formats import read_annotations, read_annotations_with_report
+from crowdprism.formats.documents import Document
+from crowdprism.formats.raw_annotations import ReadingOptions
+from crowdprism.formats.read import FORMATS, detect_format, unknown_format
 
 
 def test_a_file_per_annotator_is_named_by_the_file(tmp_path: Path) -> None:
@@ -37,3 +40,36 @@ def test_the_account_of_a_reading_is_logged(tmp_path: Path, caplog: pytest.LogCa
         read_annotations(path)
     assert "read as crowd-kit; 5 annotations from 5 rows" in caplog.text
     assert "annotator <- worker" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("content", "name"),
+    [
+        ("task,worker,label\n1,a,x\n", "crowd-kit"),
+        ("task,annotator,label\n1,a,x\n", "cleanlab"),
+        ("unit,judge,vote\n1,a,x\n", "long"),
+        ("HITId,WorkerId,Answer.x\n1,a,x\n", "mturk"),
+        ("INPUT:x\tOUTPUT:y\n1\t2\n", "toloka"),
+        ("0 1 -1\n1 1 0\n", "matrix"),
+        ("item,p1,p2\n7,x,y\n", "wide"),
+        ('{"7": {"ann": "cat"}}', "peerannot"),
+        ("a,b\n1,2\n", None),
+    ],
+)
+def test_the_content_says_the_format(content: str, name: str | None) -> None:
+    assert detect_format(Document("x", data=content.encode())) == name
+
+
+def test_named_columns_make_a_long_table_of_what_has_other_names() -> None:
+    options = ReadingOptions(columns={"label": "other"})
+    assert detect_format(Document("x", data=b"task,worker,label,other\n1,a,x,y\n", options=options)) == "long"
+
+
+def test_what_fits_no_format_is_described_with_the_columns_it_lacks() -> None:
+    found = str(unknown_format(Document("x.csv", data=b"item,who,label\n1,a,x\n")))
+    for part in ("'item', 'who', 'label'", "no column for annotator", "annotator=...", *FORMATS):
+        assert part in found
+
+
+def test_every_format_describes_itself() -> None:
+    assert all(one.description and callable(one.read) for one in FORMATS.values())

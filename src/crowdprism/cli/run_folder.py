@@ -150,7 +150,7 @@ def rounded(values: Any) -> list[float | None]:
 
 def save_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:
     """Write columns as CSV in which no cell can run as a formula, to a file that appears complete or not at all."""
-    from crowdprism.formats.inert_cells import write_csv
+    from crowdprism.formats.text_tables import write_csv
 
     with replacing_file(path) as fresh, fresh.open("w", encoding="utf-8", newline="") as file:
         write_csv(file, columns)

@@ -127,7 +127,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
 
 def print_csv(columns: Mapping[str, Sequence[Any]]) -> None:
     """Print columns as CSV in which no cell can run as a formula in a spreadsheet."""
-    from crowdprism.formats.inert_cells import write_csv
+    from crowdprism.formats.text_tables import write_csv
 
     write_csv(sys.stdout, columns)
 

@@ -112,7 +112,7 @@ class StoreRun:
 
     def count_labels(self, *, as_json: bool) -> None:
         """Print how many items have each class as their label."""
-        from crowdprism.shards.passes import count_labels
+        from crowdprism.shards.store_runs import count_labels
 
         result, store = self.run.result, self.store
         counts = count_labels(self.output, store.classes)

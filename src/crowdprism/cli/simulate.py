@@ -107,7 +107,7 @@ def read_truth(path: Path, *, item: str, label: str) -> Truth:
     import polars as pl
 
     from crowdprism.annotations.names import encode
-    from crowdprism.formats.inert_cells import columns_as_written
+    from crowdprism.formats.text_tables import columns_as_written
 
     try:
         rows = columns_as_written(pl.read_csv(path, infer_schema_length=None))

@@ -1,16 +1,30 @@
-"""Which data sets there are: the records of `catalogue.toml`, data only."""
+"""Which data sets there are (the records of `catalogue.toml`, data only), and how their public files are fetched.
+
+A download resumes an interrupted transfer, verifies the checksum, and keeps only complete files. The standard library
+does it, because the usual download packages cannot resume a transfer.
+"""
 
 from __future__ import annotations
 
 import difflib
+import hashlib
+import os
 import tomllib
+import urllib.error
+import urllib.request
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
+from http import HTTPStatus
+from http.client import HTTPException
 from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
-from crowdprism.errors import InvalidParameterError
+from crowdprism import __version__
+from crowdprism.errors import DownloadError, InvalidParameterError
+from crowdprism.progress import Bar, progress
 
 Kind = Literal["files", "embedded"]
 
@@ -108,3 +122,127 @@ def find_entry(name: str) -> DatasetEntry:
     near = difflib.get_close_matches(short, known, n=3)
     hint = f"Did you mean {' or '.join(near)}? " if near else ""
     raise InvalidParameterError(f"There is no data set {name!r}. {hint}There are {', '.join(known)}.")
+
+
+CHUNK_BYTES = 1 << 18
+BYTES_PER_STEP = 1 << 20  # the bar counts megabytes
+TIMEOUT_SECONDS = 30.0
+ATTEMPTS = 3
+
+
+class _CutTransferError(Exception):
+    """The connection ended early; the first part of the file is on disk."""
+
+
+class _WrongContentError(Exception):
+    """The complete file has the wrong checksum and was removed."""
+
+
+# Errors after which the next address is tried; any other OSError comes from writing to disk.
+_FAILURES = (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, _CutTransferError, _WrongContentError)
+
+
+def fetch_file(download: Download, folder: Path) -> Path:
+    """Return the path of a public file in `folder`; download it if it is not there.
+
+    An interrupted transfer is resumed up to `ATTEMPTS` times, and again by the next call. A file with a wrong checksum
+    is removed. Each address is tried in turn.
+    """
+    target, part = folder / download.file, folder / f".{download.file}.part"
+    if target.is_file():
+        return target
+    failures = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        part.open("ab").close()
+        for url in download.urls:
+            try:
+                _fetch_from(url, part, download)
+                os.replace(part, target)
+                return target
+            except _FAILURES as error:
+                failures.append(f"{url}: {getattr(error, 'reason', None) or error}")
+    except OSError as error:
+        raise DownloadError(
+            f"Cannot write into the cache folder {folder} ({error.strerror or error}). "
+            "Free some space, or set CROWDPRISM_CACHE to a folder that you can write to."
+        ) from error
+    kept = part.stat().st_size if part.exists() else 0
+    if not kept:
+        part.unlink(missing_ok=True)
+    listed = "\n".join(f"  {failure}" for failure in failures)
+    left = f"{kept} bytes were kept; the next call resumes there." if kept else "Nothing was kept."
+    raise DownloadError(
+        f"{download.file} could not be downloaded:\n{listed}\n{left} You can also put the file into {folder} yourself."
+    )
+
+
+def _fetch_from(url: str, part: Path, download: Download) -> None:
+    """Complete and verify `part`; remove it if the checksum is wrong."""
+    continued = part.exists() and part.stat().st_size > 0
+    _transfer(url, part, download)
+    if continued and not _is_correct(part, download):  # the part may be of another version: start again
+        part.unlink()
+        _transfer(url, part, download)
+    if not _is_correct(part, download):
+        found = checksum(part, like=download.checksum)
+        part.unlink()
+        raise _WrongContentError(f"the checksum of the received file is {found}, not {download.checksum}")
+
+
+def _transfer(url: str, part: Path, download: Download) -> None:
+    for _ in range(ATTEMPTS - 1):
+        with suppress(_CutTransferError, TimeoutError, ConnectionError):
+            return _receive(url, part, download)
+    return _receive(url, part, download)
+
+
+def _receive(url: str, part: Path, download: Download) -> None:
+    begun = part.stat().st_size if part.exists() else 0
+    headers = {"User-Agent": f"crowdprism/{__version__}", "Accept-Encoding": "identity"}
+    if begun:
+        headers["Range"] = f"bytes={begun}-"
+    try:
+        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not begun:
+            raise
+        if error.headers.get("Content-Range") == f"bytes */{begun}":
+            return  # complete already; the checksum is verified next
+        part.unlink()  # longer than the file, so it is of another version
+        raise _CutTransferError("the part on disk did not fit") from error
+    with response:
+        if response.status != HTTPStatus.PARTIAL_CONTENT:
+            begun = 0
+        length = response.headers.get("Content-Length")
+        total = download.n_bytes if length is None else begun + int(length)
+        steps = None if total is None else -(-total // BYTES_PER_STEP)
+        with progress(f"fetching {download.file} (MB)", steps) as bar, part.open("ab" if begun else "wb") as file:
+            bar.advance(begun // BYTES_PER_STEP)
+            size = begun + _copy(response, file, bar)
+    if total is not None and size < total:
+        raise _CutTransferError(f"the transfer ended after {size} of {total} bytes")
+
+
+def _copy(response: Any, file: Any, bar: Bar) -> int:
+    n_bytes = 0
+    try:
+        while chunk := response.read(CHUNK_BYTES):
+            file.write(chunk)
+            bar.advance((n_bytes + len(chunk)) // BYTES_PER_STEP - n_bytes // BYTES_PER_STEP)
+            n_bytes += len(chunk)
+    except HTTPException as error:
+        raise _CutTransferError(f"the transfer ended after {n_bytes} bytes") from error
+    return n_bytes
+
+
+def _is_correct(path: Path, download: Download) -> bool:
+    return download.checksum is None or checksum(path, like=download.checksum) == download.checksum
+
+
+def checksum(path: Path, *, like: str | None = None) -> str:
+    """Checksum of a file as `kind:hexadecimal`, of the same kind as `like` (by default SHA-256)."""
+    kind = "sha256" if like is None else like.partition(":")[0]
+    with path.open("rb") as file:
+        return f"{kind}:{hashlib.file_digest(file, kind).hexdigest()}"

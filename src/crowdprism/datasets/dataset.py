@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.datasets.catalogue import DatasetEntry, find_entry
-from crowdprism.datasets.download import checksum, fetch_file
+from crowdprism.datasets.catalogue import DatasetEntry, checksum, fetch_file, find_entry
 from crowdprism.datasets.embedded import embedded_readers
 from crowdprism.datasets.folder import DatasetReaders, Gold, Reader, Splits, folder_readers
 from crowdprism.datasets.original_formats import original_readers
@@ -130,8 +129,7 @@ class Dataset:
     @cached_property
     def texts(self) -> Mapping[str, list[str]]:
         """Columns of text, one entry for each of `feature_items`."""
-        columns: Mapping[str, list[str]] = self._read("texts", self.readers.texts)
-        return columns
+        return dict(self._read("texts", self.readers.texts))
 
     def extra(self, name: str) -> NDArray[Any]:
         """Another array of the source by name, as described in the catalogue's remarks."""

@@ -74,6 +74,6 @@ def _simulated(entry: DatasetEntry) -> DatasetReaders:
 
 
 def simulated_crowd() -> Confusions:
-    """Twelve annotators of four classes: two experts, six of medium skill, two who flip classes, two spammers."""
+    """Two experts, six annotators of medium skill, two who flip classes and two spammers, for four classes."""
     one_coins = one_coin([0.95, 0.9, *np.linspace(0.5, 0.75, 6)], 4)
     return np.concatenate([one_coins, pair_flip(2, 4, flip=0.4), spammers(2, 4)])

@@ -89,7 +89,6 @@ class DatasetFolder:
 
     @cached_property
     def split_rows(self) -> pl.DataFrame:
-        """The columns item and split, in the order of items."""
         return self.table("split.csv.gz").sort("item")
 
     @cached_property
@@ -125,9 +124,19 @@ class DatasetFolder:
 def folder_readers(entry: DatasetEntry, path: Path, *, cifar10: Callable[[], Dataset]) -> DatasetReaders:
     """Readers of a folder; `cifar10` opens the set whose images and features some other sets share."""
     files = DatasetFolder(entry, path)
+
+    def train_and_test(file: str, name: str) -> NDArray[Any]:
+        return np.concatenate([files.array(file, name.format(part)) for part in ("train", "test")])
+
     if entry.name == "cifar10":
-        return _cifar10(files)
-    return _image_archive(files) if entry.name in ("mnist", "fashion_mnist") else _annotated(files, cifar10)
+        features = {CIFAR10_FEATURES: partial(train_and_test, "features.npz", "{}")}
+        mosaics = [path / f"train_{number}.jpg" for number in range(5)] + [path / "test.jpg"]
+        labels = partial(train_and_test, "labels.npz", "{}_labels")
+        return image_readers(entry, partial(read_mosaics, mosaics), labels, features)
+    if entry.name in ("mnist", "fashion_mnist"):
+        images, labels = (partial(train_and_test, "images.npz", f"{{}}_{what}") for what in ("images", "labels"))
+        return image_readers(entry, images, labels, {"pixels": lambda: flat_pixels(images())})
+    return _annotated(files, cifar10)
 
 
 def _annotated(files: DatasetFolder, cifar10: Callable[[], Dataset]) -> DatasetReaders:
@@ -158,23 +167,6 @@ def _annotated(files: DatasetFolder, cifar10: Callable[[], Dataset]) -> DatasetR
         texts=files.texts if entry.texts else None,
         extras=extras,
     )
-
-
-def _image_archive(files: DatasetFolder) -> DatasetReaders:
-    images = partial(_train_and_test, files, "images.npz", "{}_images")
-    gold = partial(_train_and_test, files, "images.npz", "{}_labels")
-    return image_readers(files.entry, images, gold, {"pixels": lambda: flat_pixels(images())})
-
-
-def _cifar10(files: DatasetFolder) -> DatasetReaders:
-    gold = partial(_train_and_test, files, "labels.npz", "{}_labels")
-    features = {CIFAR10_FEATURES: partial(_train_and_test, files, "features.npz", "{}")}
-    mosaics = [files.path / f"train_{number}.jpg" for number in range(5)] + [files.path / "test.jpg"]
-    return image_readers(files.entry, partial(read_mosaics, mosaics), gold, features)
-
-
-def _train_and_test(files: DatasetFolder, file: str, name: str) -> NDArray[Any]:
-    return np.concatenate([files.array(file, name.format(part)) for part in ("train", "test")])
 
 
 def image_readers(

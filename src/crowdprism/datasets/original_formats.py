@@ -40,25 +40,18 @@ LABELME_TABLES = ["answers.txt", *(f"{kind}_{s}.txt" for kind in ("labels", "fil
 
 
 def original_readers(entry: DatasetEntry, folder: Path) -> DatasetReaders:
+    first = folder / entry.downloads[0].file
     if entry.name == "labelme":
-        return labelme_readers(entry, folder / entry.downloads[0].file)
-    return _cifar10(entry, folder) if entry.name == "cifar10" else _idx_files(entry, folder)
+        return labelme_readers(entry, first)
+    if entry.name == "cifar10":
+        records = cache(partial(read_cifar10_binary, first))
+        return image_readers(entry, lambda: records()[0], lambda: records()[1], features={})
 
-
-def _idx_files(entry: DatasetEntry, folder: Path) -> DatasetReaders:
     def both(kind: str) -> NDArray[np.uint8]:
         return np.concatenate([read_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
 
     images = partial(both, "images-idx3")
     return image_readers(entry, images, partial(both, "labels-idx1"), {"pixels": lambda: flat_pixels(images())})
-
-
-def _cifar10(entry: DatasetEntry, folder: Path) -> DatasetReaders:
-    @cache
-    def records() -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        return read_cifar10_binary(folder / entry.downloads[0].file)
-
-    return image_readers(entry, lambda: records()[0], lambda: records()[1], features={})
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -111,7 +104,13 @@ def read_members(path: Path, wanted: Collection[str]) -> Iterator[tuple[str, byt
 
 
 def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
-    texts = cache(partial(read_labelme_texts, path))
+    @cache
+    def texts() -> dict[str, str]:
+        found = {name: content.decode(errors="replace") for name, content in read_members(path, LABELME_TABLES)}
+        missing = [name for name in LABELME_TABLES if name not in found]
+        if missing:
+            raise _damaged(path, f"it lacks {', '.join(missing)}")
+        return found
 
     def table(name: str) -> NDArray[np.int64]:
         try:
@@ -144,14 +143,6 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
         annotations=annotations,
         images=lambda: read_photographs(path, [texts()[f"filenames_{split}.txt"] for split in SPLIT_ORDER]),
     )
-
-
-def read_labelme_texts(path: Path) -> dict[str, str]:
-    texts = {name: content.decode(errors="replace") for name, content in read_members(path, LABELME_TABLES)}
-    missing = [name for name in LABELME_TABLES if name not in texts]
-    if missing:
-        raise _damaged(path, f"it lacks {', '.join(missing)}")
-    return texts
 
 
 def read_photographs(path: Path, filenames: Sequence[str]) -> NDArray[np.uint8]:

@@ -11,9 +11,9 @@ from typing import Any
 from crowdprism.annotations.names import name_array
 from crowdprism.errors import InvalidParameterError
 from crowdprism.features import image_embeddings, text_embeddings
-from crowdprism.features.image_folder import image_files, images_of_items
+from crowdprism.features.image_embeddings import image_files, images_of_items
 from crowdprism.features.recipe import Recipe, cached, file_stamp
-from crowdprism.formats.item_features import Features, read_features
+from crowdprism.formats.item_content import Features, read_features
 
 __all__ = ["Features", "ItemFeatures", "Recipe", "image_features", "item_features", "text_features"]
 
@@ -42,32 +42,10 @@ def item_features(
 ) -> ItemFeatures:
     """Features from a file of numbers, a folder of images, or a table with a column of texts.
 
-    Parameters
-    ----------
-    source
-        A file (.npy, .npz, .csv, .tsv, .parquet) or a folder of images.
-    items
-        Ids of the items to describe; images are matched to them by path, name or stem. None takes every image, with
-        its path as id.
-    other_names
-        Other names of items, tried if no id matches a file.
-    text_column
-        Column of the table that holds the texts.
-    embedding
-        How images or texts become numbers; `"auto"` uses a pretrained network if one is installed.
-    id_column, array
-        As in `read_features`.
-    recipe
-        How the features of a trained model were made; the new items are embedded in the same way.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     _ = Path(f"{folder}/x.csv").write_text("item,says\\n1,a good film\\n2,a bad film\\n3,so good\\n")
-    ...     found = item_features(f"{folder}/x.csv", text_column="says", embedding="words")
-    >>> found.features.ids.tolist(), found.recipe.kind
-    ([1, 2, 3], 'texts')
+    Images are matched to `items` by path, name or stem, and to their `other_names` if no id matches a file; without
+    items every image is taken, with its path as id. The embedding `"auto"` is a pretrained network if one is installed;
+    with a `recipe`, items are embedded as those of the trained model were. `id_column` and `array` are as in
+    `read_features`.
     """
     path, usual_id = Path(source), ""
     if recipe is not None:

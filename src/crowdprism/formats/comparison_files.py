@@ -9,7 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from crowdprism.annotations.column_roles import SYNONYMS, find_columns
+from crowdprism.annotations.frames import SYNONYMS, find_columns
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import label_studio, labelling_tools
 from crowdprism.formats.documents import Document, Source

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from crowdprism.annotations.checks import check_hashable, require
-from crowdprism.annotations.column_roles import SYNONYMS, simplified
+from crowdprism.annotations.frames import SYNONYMS, simplified
 from crowdprism.annotations.names import NameArray
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import label_studio

@@ -19,6 +19,9 @@ from crowdprism.formats.unpacking import size_in_bytes
 NUMBERS = ("weight", "duration", "timestamp")
 WHOLE_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # as Python writes it; "007" stays text, and 18 digits fit int64
 WHOLE_FLOAT = r"^(?:0|-?[1-9][0-9]{0,17})\.0$"  # what pandas makes of whole numbers where some are missing
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+SEPARATORS = ("|", ";")  # of several choices in a cell
+N_GROUPS_SHOWN = 3
 N_FIRST = 1000  # rows that settle for nearly every column of text that it is not one of whole numbers
 
 
@@ -264,12 +267,6 @@ def all_match(columns: Sequence[pl.Series], form: str) -> bool:
     )
 
 
-N_GROUPS_SHOWN = 3
-SEPARATORS = ("|", ";")
-COLUMNS = ("item", "annotator", "label")
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
-
-
 def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), fold: bool = False) -> None:
     """Leave out answers that are no label, join spellings of a class, and note what looks like a mistake."""
     try:
@@ -290,29 +287,22 @@ def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), f
     elif groups:
         shown = "; ".join(some(group) for group in groups[:N_GROUPS_SHOWN])
         raw.notes.append(f"classes that differ only in case or spaces: {shown}. --fold-classes joins them")
-    texts = [name for name in names if isinstance(name, str)]
-    several = {name for name in texts if any(one in name for one in SEPARATORS)}
-    numbers = {name for name in texts if NUMBER.fullmatch(name.strip())}
+    texts = [name if isinstance(name, str) else "" for name in distinct.tolist()]
+    several = np.array([any(one in name for one in SEPARATORS) for name in texts], dtype=bool)[codes]
+    number = np.array([NUMBER.fullmatch(name.strip()) is not None for name in texts], dtype=bool)[codes]
     if "several labels chosen" in raw.skipped:
         raw.notes.append("answers with several choices were skipped. --multi reads them")
-    elif several:
-        rows = np.flatnonzero(among(distinct, several)[codes])
-        raw.notes.append(f"{first_of(raw, rows)} look like several choices. --multi reads them as such")
-    elif numbers and len(numbers) < len(texts):
-        number = among(distinct, numbers)[codes]
+    elif several.any():
+        raw.notes.append(f"{first_of(raw, several)} look like several choices. --multi reads them as such")
+    elif number.any() and not number.all():
         kind, odd = ("no numbers", ~number) if number.mean() > 0.5 else ("numbers", number)
-        rows = np.flatnonzero(odd)
-        raw.notes.append(f"{first_of(raw, rows)} are {kind}, unlike the others. --skip-label leaves answers out")
-
-
-def among(distinct: Any, wanted: set[str]) -> Any:
-    return np.array([name in wanted for name in distinct.tolist()], dtype=bool)
+        raw.notes.append(f"{first_of(raw, odd)} are {kind}, unlike the others. --skip-label leaves answers out")
 
 
 def first_of(raw: RawAnnotations, rows: Any) -> str:
-    """How many labels are in these rows, and where the first is."""
-    label, annotator, item = (plain(values[int(rows[0])]) for values in (raw.label, raw.annotator, raw.item))
-    return f"{len(rows)} of {len(raw.label)} labels (first: {label!r} by annotator {annotator!r} on item {item!r})"
+    first, n_rows = int(np.argmax(rows)), int(rows.sum())
+    label, annotator, item = (plain(values[first]) for values in (raw.label, raw.annotator, raw.item))
+    return f"{n_rows} of {len(raw.label)} labels (first: {label!r} by annotator {annotator!r} on item {item!r})"
 
 
 def folded(name: Any) -> str:
@@ -338,7 +328,7 @@ def leave_out(raw: RawAnnotations, out: Any, place: str, named: str) -> None:
             remedy="Leave out {skip_label}, or use {abstain} to learn from who is unsure.",
         )
     kept = np.flatnonzero(~out)
-    for column in COLUMNS:
+    for column in ("item", "annotator", "label"):
         setattr(raw, column, rows_of(getattr(raw, column), kept))
     raw.numbers = {role: rows_of(values, kept) for role, values in raw.numbers.items()}
     raw.skip(f"answered {named}", place, int(out.sum()))

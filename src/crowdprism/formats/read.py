@@ -6,20 +6,22 @@ import csv
 import logging
 import zipfile
 import zlib
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import polars as pl
 
 from crowdprism.annotations.building import as_numbers, gold_by_item, require_known_repeats
 from crowdprism.annotations.checks import check_known, require
-from crowdprism.annotations.column_roles import SYNONYMS
 from crowdprism.annotations.container import Annotations, Repeats
+from crowdprism.annotations.frames import REQUIRED, SYNONYMS, find_columns
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
-from crowdprism.formats import detect
+from crowdprism.formats import arrays, label_studio, platforms, tables, wide_tables
+from crowdprism.formats import labelling_tools as tools
 from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_table, open_documents
 from crowdprism.formats.raw_annotations import (
     RawAnnotations,
@@ -29,6 +31,102 @@ from crowdprism.formats.raw_annotations import (
     merged,
     type_text,
 )
+
+
+@dataclass(frozen=True)
+class Format:
+    """One format: what it is, how its content is recognised, and its reader."""
+
+    description: str
+    matches: Callable[[Document], bool]
+    read: Callable[[Document], RawAnnotations]
+
+
+def table_with(*columns: str) -> Callable[[Document], bool]:
+    return lambda document: document.container == "table" and set(columns) <= set(document.columns)
+
+
+def named_layout(name: str) -> Format:
+    layout = tables.NAMED_LAYOUTS[name]
+    return Format(
+        f"long table with columns {', '.join(layout.values())}",
+        lambda document: (
+            not document.asked
+            and tables.is_tabular(document)
+            and all(layout[role] in document.columns for role in REQUIRED)
+        ),
+        lambda document: tables.read(document, {**layout, **document.asked}),
+    )
+
+
+# In the order in which they are tried: what is most particular first.
+FORMATS: dict[str, Format] = {
+    "numpy": Format(".npy or .npz: a matrix, or item, annotator and label arrays", arrays.matches, arrays.read),
+    "label-studio": Format("Label Studio JSON", label_studio.matches_json, label_studio.read_json),
+    "label-studio-min": Format("Label Studio JSON_MIN, CSV or TSV", label_studio.matches_min, label_studio.read_min),
+    "prodigy": Format("Prodigy db-out JSON lines", tools.matches_prodigy, tools.read_prodigy),
+    "argilla": Format("Argilla records, nested", tools.matches_argilla, partial(tools.read_argilla, nested=True)),
+    "argilla-flat": Format(
+        "Argilla records, flattened", tools.matches_flat_argilla, partial(tools.read_argilla, nested=False)
+    ),
+    "ground-truth": Format(
+        "SageMaker Ground Truth worker responses", platforms.matches_responses, platforms.read_responses
+    ),
+    "ground-truth-requests": Format(
+        "SageMaker Ground Truth consolidation requests", platforms.matches_requests, platforms.read_requests
+    ),
+    "ground-truth-manifest": Format(
+        "SageMaker Ground Truth output manifest (consolidated labels)",
+        platforms.matches_manifest,
+        platforms.read_manifest,
+    ),
+    "mturk": Format("Mechanical Turk batch results", table_with("HITId", "WorkerId"), platforms.read_mturk),
+    "appen": Format("Appen full report of judgments", table_with("_unit_id", "_worker_id"), platforms.read_appen),
+    "toloka": Format("Toloka assignments TSV", platforms.matches_toloka, platforms.read_toloka),
+    "peerannot": Format(
+        "JSON {item: {annotator: label}}, as peerannot's answers.json", tools.matches_peerannot, tools.read_peerannot
+    ),
+    "cifar10h": Format(
+        "CIFAR-10H raw answers", table_with("annotator_id", "chosen_label", "is_attn_check"), tables.read_cifar10h
+    ),
+    **{name: named_layout(name) for name in tables.NAMED_LAYOUTS},
+    "ticks": Format("table with a 0/1 column for each choice", wide_tables.matches_ticks, wide_tables.read_ticks),
+    "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
+    "doccano": Format("doccano, one file per annotator (or a zip)", tools.matches_doccano, tools.read_doccano),
+    "matrix": Format(
+        "numbers without header, rows items, columns annotators", wide_tables.matches_matrix, wide_tables.read_matrix
+    ),
+    "wide": Format(
+        "table with a row per item and a column per annotator", wide_tables.matches_wide, wide_tables.read_wide
+    ),
+}
+
+
+def detect_format(document: Document) -> str | None:
+    return next((name for name, form in FORMATS.items() if form.matches(document)), None)
+
+
+def unknown_format(document: Document) -> UnreadableFileError:
+    seen = document.seen()
+    if document.container == "npz":
+        seen = f"an npz file with arrays {', '.join(document.arrays)}"
+    is_tabular = tables.is_tabular(document)
+    found = find_columns(document.columns) if is_tabular else {}
+    problem = f"{document.name} is in no known format: it is {seen}."
+    remedy = "If it has a row per annotation, name the columns with {item}, {annotator}, {label}"
+    if document.container == "table":
+        remedy += ". If the first line is not a header, add one, such as item,annotator,label"
+    absent = [role for role in REQUIRED if role not in found]
+    if found and absent:
+        taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
+        problem += f" It has {taken}, but no column for {' and '.join(absent)}."
+        remedy = f"Name it with {', '.join(f'{{{role}}}' for role in absent)}"
+        if absent == ["annotator"]:
+            remedy += ", or pass {annotator_from:'filename'} if each file is one annotator"
+    guess = wide_tables.guess_annotators(document) or tables.guess_columns(document) if is_tabular else {}
+    known = f"Known formats are {', '.join(FORMATS)} (described in crowdprism.formats.FORMATS)."
+    return UnreadableFileError(problem, remedy=f"{remedy}. {known}", suggestion=guess)
+
 
 logger = logging.getLogger("crowdprism")
 # What libraries raise on damaged content, and nothing that a mistake of our own would raise.
@@ -157,8 +255,8 @@ def read_annotations_with_report(
 
 def require_options(format: str, options: ReadingOptions) -> None:
     """Stop at a misspelt option before any file is opened."""
-    if format != "auto" and format not in detect.FORMATS:
-        raise InvalidParameterError(f"There is no format {format!r}; there are auto, {', '.join(detect.FORMATS)}.")
+    if format != "auto" and format not in FORMATS:
+        raise InvalidParameterError(f"There is no format {format!r}; there are auto, {', '.join(FORMATS)}.")
     unknown = [role for role in options.columns if role not in SYNONYMS]
     if unknown:
         raise InvalidParameterError(
@@ -206,20 +304,20 @@ def read_files(source: Source, format: str, options: ReadingOptions) -> tuple[Ra
     left_out: dict[str, str] = {}
     for document, from_folder in open_source(source, options):
         with decoding(document.name):
-            name = detect.detect_format(document) if format == "auto" else format
+            name = detect_format(document) if format == "auto" else format
             if name is None and from_folder:
                 left_out[document.name] = document.seen()
                 continue
             if name is None:
-                raise detect.unknown_format(document)
+                raise unknown_format(document)
             formats[document.name] = name
-            parts.append(detect.FORMATS[name].read(document))
+            parts.append(FORMATS[name].read(document))
         parts[-1].require_all_counted(document.name)
     if not parts:
         raise UnreadableFileError(
             "None of the files is in a known format: "
             + "; ".join(f"{name} is {seen}" for name, seen in list(left_out.items())[:3])
-            + f". Known formats are {', '.join(detect.FORMATS)}."
+            + f". Known formats are {', '.join(FORMATS)}."
         )
     if len(set(formats.values())) > 1:
         kinds = {kind: name for name, kind in reversed(formats.items())}

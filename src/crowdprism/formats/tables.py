@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from crowdprism.annotations.column_roles import REQUIRED, find_columns
+from crowdprism.annotations.frames import REQUIRED, find_columns
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import text_tables
 from crowdprism.formats.documents import Document
@@ -35,10 +35,9 @@ def matches(document: Document) -> bool:
     """Tell whether item, annotator and label columns are there (the annotator may come from the file name)."""
     if not is_tabular(document):
         return False
-    needed = [role for role in REQUIRED if not (role == "annotator" and document.options.annotator_from)]
     named = {role: column for role, column in document.asked.items() if column in document.columns}
     found = find_columns(document.columns, named)
-    return all(role in found or role in document.asked for role in needed)
+    return all(role in found or role in document.asked for role in needed_roles(document))
 
 
 def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotations:
@@ -46,7 +45,15 @@ def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotati
     columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
     if document.options.annotator_from:
         columns.pop("annotator", None)
-    require_columns(document, columns)
+    absent = [f"{column!r} (for {role})" for role, column in document.asked.items() if column not in document.columns]
+    absent = absent or [f"for {role}" for role in needed_roles(document) if role not in columns]
+    if absent:
+        guess = guess_columns(document)
+        raise UnreadableFileError(
+            f"{document.name} has no column {', '.join(absent)}. Its columns are {some(document.columns, 20)}.",
+            remedy="" if guess else "Name the right ones, as in {item:'task'}, {annotator:'worker'}, {label:'answer'}.",
+            suggestion=guess,
+        )
     frame = document.frame
     raw = RawAnnotations(columns, is_text=document.container == "table")
     raw.n_rows = frame.height
@@ -67,24 +74,15 @@ def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotati
     return raw
 
 
-def require_columns(document: Document, columns: dict[str, str]) -> None:
-    needed = [role for role in REQUIRED if not (role == "annotator" and document.options.annotator_from)]
-    asked = [f"{column!r} (for {role})" for role, column in document.asked.items() if column not in document.columns]
-    absent = asked or [f"for {role}" for role in needed if role not in columns]
-    if absent:
-        guess = guess_columns(document)
-        raise UnreadableFileError(
-            f"{document.name} has no column {', '.join(absent)}. Its columns are {some(document.columns, 20)}.",
-            remedy="" if guess else "Name the right ones, as in {item:'task'}, {annotator:'worker'}, {label:'answer'}.",
-            suggestion=guess,
-        )
+def needed_roles(document: Document) -> list[str]:
+    return [role for role in REQUIRED if not (role == "annotator" and document.options.annotator_from)]
 
 
 def guess_columns(document: Document) -> dict[str, str]:
     """The column of each role by its name, or else by its values: few are labels, more are annotators, most items."""
     named = {role: column for role, column in document.asked.items() if column in document.columns}
     found = find_columns(document.columns, named)
-    roles = ("label", "item") if document.options.annotator_from else ("label", "annotator", "item")
+    roles = needed_roles(document)[::-1]
     free = [column for column in document.columns if column not in found.values()]
     absent = [role for role in roles if role not in found]
     if len(free) < len(absent) or len(document.columns) < len(roles):
@@ -195,13 +193,8 @@ def take_gold(document: Document, frame: pl.DataFrame, raw: RawAnnotations) -> N
 
 
 def distinct_texts(column: pl.Series) -> set[str]:
-    """The distinct values of a column, as text; 1.0 is written 1."""
     values = column.to_list() if column.dtype == pl.Object else column.unique().to_list()
-    return {str(value).removesuffix(".0") for value in values}
-
-
-def matches_cifar10h(document: Document) -> bool:
-    return document.container == "table" and {"annotator_id", "chosen_label", "is_attn_check"} <= set(document.columns)
+    return {str(value).removesuffix(".0") for value in values}  # 1.0 is written 1
 
 
 def read_cifar10h(document: Document) -> RawAnnotations:

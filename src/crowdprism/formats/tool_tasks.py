@@ -13,7 +13,7 @@ from xml.sax.saxutils import quoteattr
 
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import write_whole
-from crowdprism.formats.inert_cells import write_csv
+from crowdprism.formats.text_tables import write_csv
 
 ITEM = "item"
 QUESTION = "label"

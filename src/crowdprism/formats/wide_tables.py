@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from crowdprism.annotations.column_roles import SYNONYMS, find_columns, simplified
+from crowdprism.annotations.frames import SYNONYMS, find_columns, simplified
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import text_tables
 from crowdprism.formats.documents import Document
@@ -199,30 +199,23 @@ def matches_ticks(document: Document) -> bool:
     return {"item", "annotator"} <= set(roles) and "label" not in roles and bool(tick_columns(document))
 
 
-def refuse_other_ticks(document: Document, column: str) -> None:
-    """Stop at a column that mostly says 0 or 1, but not always: leaving it out would lose a choice unseen."""
-    cells = lowered(document.frame[column])
-    stray = (~cells.is_in([*TICKED, *NOT_TICKED])).arg_true()
-    if len(stray) and cells.is_in([one for one in (*TICKED, *NOT_TICKED) if one]).sum() > cells.len() / 2:
-        raise UnreadableFileError(
-            f"{document.name}: {len(stray)} of {cells.len()} cells of column {column!r} are neither 0 nor 1; the first "
-            f"is {cells[stray[0]]!r} in row {stray[0]} (from 0). Correct them, or leave the column out."
-        )
-
-
 def read_ticks(document: Document) -> RawAnnotations:
     """Read a row per answer and a 0/1 column per choice."""
     roles = find_columns(document.columns, dict(document.asked))
     choices = tick_columns(document)
     if not {"item", "annotator"} <= set(roles) or not choices:
         raise UnreadableFileError(f"{document.name} has no 0/1 columns; it has {some(document.columns, 15)}.")
-    for column in document.columns:
-        if column not in (*choices, *roles.values()):
-            refuse_other_ticks(document, column)
-    raw = RawAnnotations(
-        {"item": roles["item"], "annotator": roles["annotator"], "label": ", ".join(choices)},
-        is_text=document.container == "table",
-    )
+    for column in [one for one in document.columns if one not in (*choices, *roles.values())]:
+        cells = lowered(document.frame[column])
+        stray = (~cells.is_in([*TICKED, *NOT_TICKED])).arg_true()
+        # A column that mostly says 0 or 1, but not always: leaving it out would lose a choice unseen.
+        if len(stray) and cells.is_in([one for one in (*TICKED, *NOT_TICKED) if one]).sum() > cells.len() / 2:
+            raise UnreadableFileError(
+                f"{document.name}: {len(stray)} of {cells.len()} cells of column {column!r} are neither 0 nor 1; the "
+                f"first is {cells[stray[0]]!r} in row {stray[0]} (from 0). Correct them, or leave the column out."
+            )
+    columns = {"item": roles["item"], "annotator": roles["annotator"], "label": ", ".join(choices)}
+    raw = RawAnnotations(columns, is_text=document.container == "table")
     raw.item, raw.annotator = (column_of(document.frame[roles[role]]) for role in ("item", "annotator"))
     ticked = [lowered(document.frame[column]).is_in(TICKED).to_list() for column in choices]
     raw.label = [[name for name, one in zip(choices, row, strict=True) if one] for row in zip(*ticked, strict=True)]

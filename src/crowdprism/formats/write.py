@@ -19,7 +19,7 @@ from crowdprism.annotations.names import names_to_json, plain
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_file
 from crowdprism.formats.arrays import NAMES_MEMBER
-from crowdprism.formats.inert_cells import frame_csv
+from crowdprism.formats.text_tables import frame_csv
 from crowdprism.formats.unpacking import data_ending
 
 Write = Callable[[Annotations, BinaryIO], None]

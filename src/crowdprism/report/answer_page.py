@@ -14,8 +14,8 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, positions
 from crowdprism.annotations.notebook import display_name
 from crowdprism.files import write_whole
-from crowdprism.formats.inert_cells import MARKER, inert
 from crowdprism.formats.item_content import ItemContent
+from crowdprism.formats.text_tables import MARKER, inert
 from crowdprism.report.page import asset, embedded_json, fill
 
 PIXELS = 1200  # width and height, at most, of an image to judge

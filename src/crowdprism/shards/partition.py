@@ -20,7 +20,7 @@ import polars as pl
 
 from crowdprism.annotations import Annotations, checks
 from crowdprism.annotations.building import gold_by_item, gold_codes
-from crowdprism.annotations.column_roles import REQUIRED, find_columns
+from crowdprism.annotations.frames import REQUIRED, find_columns
 from crowdprism.annotations.names import NameArray, name_array
 from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, UnreadableFileError, some
 from crowdprism.formats.binary_files import COLUMNS, checked_column, read_footer, row_groups, structs
