@@ -130,8 +130,11 @@ def sample(
     """
     n_labels = np.minimum(annotations.labels_per_item, MAX_LABELS_PER_ITEM).astype(np.int64)
     items = np.flatnonzero(n_labels > 1)
+    too_many = cost(n_labels[items]).sum() > largest
+    if not too_many and annotations.labels_per_item.max(initial=0) <= MAX_LABELS_PER_ITEM:
+        return annotations[items]
     random = stream(0, "copies")
-    if cost(n_labels[items]).sum() > largest:
+    if too_many:
         items = random.permutation(items)
         if suspects is not None:
             theirs = np.bincount(annotations.item[suspects[annotations.annotator]], minlength=annotations.n_items)
@@ -196,7 +199,7 @@ def compare_pairs(annotations: Annotations, *, least_common: int = 1) -> PairAgr
     enough = common >= least_common
     first, second = pair[enough] // n_annotators, pair[enough] % n_annotators
     chance, total = np.zeros(len(first)), np.maximum(annotations.labels_per_annotator, 1)
-    for label in np.unique(annotations.label):  # class by class, because there may be a thousand
+    for label in np.flatnonzero(np.bincount(annotations.label)):  # class by class: there may be a thousand
         given = annotations.annotator[annotations.label == label]
         share = np.bincount(given, minlength=n_annotators) / total
         chance += share[first] * share[second]

@@ -103,7 +103,7 @@ def pairs_on_items(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any]
     whole = annotations.item_start.dtype  # int32 where that is enough: there may be many pairs
     firsts, seconds = [np.empty(0, dtype=whole)], [np.empty(0, dtype=whole)]
     n_labels = annotations.labels_per_item
-    for size in np.unique(n_labels[n_labels > 1]):
+    for size in np.flatnonzero(np.bincount(n_labels[n_labels > 1])):
         begin = annotations.item_start[:-1][n_labels == size]
         one, two = (side.astype(whole) for side in np.triu_indices(int(size), 1))
         firsts.append((begin[:, None] + one).reshape(-1))

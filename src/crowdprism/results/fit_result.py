@@ -79,14 +79,14 @@ class FitResult:
         (n_annotators,) how many annotations each gave.
     history
         Named sequences, one number per iteration or epoch, such as the objective.
-    seed, versions, warnings
+    seed, warnings
         What is needed to repeat the fit, and what the user was warned of.
     voices
         Groups of annotators, by name, who answer as one and were counted once; empty if there are none.
     annotations
         What the result was learned from, where it is at hand; not saved.
-    saved_account
-        The account that was saved with a loaded result.
+    saved_account, saved_versions
+        The account and the versions that were saved with a loaded result.
     uses_features
         Whether the method saw features of the items too.
     known_items
@@ -106,11 +106,11 @@ class FitResult:
     labels_per_annotator: NDArray[Any] | None = None
     history: Mapping[str, list[float]] = field(default_factory=dict)
     seed: int | None = None
-    versions: Mapping[str, str] = field(default_factory=lambda: dict(installed_versions()))
     warnings: tuple[str, ...] = ()
     voices: tuple[tuple[Any, ...], ...] = ()
     annotations: Annotations | None = field(default=None, repr=False)
     saved_account: Account | None = field(default=None, repr=False)
+    saved_versions: Mapping[str, str] | None = field(default=None, repr=False)
     uses_features: bool = False
     known_items: NDArray[np.int64] | None = None
 
@@ -118,6 +118,11 @@ class FitResult:
         if self.known_items is None and self.annotations is not None:
             gold = known_classes(self.annotations) if self.parameters.get("use_gold") else None
             object.__setattr__(self, "known_items", np.flatnonzero(np.empty(0) if gold is None else gold >= 0))
+
+    @property
+    def versions(self) -> Mapping[str, str]:
+        """Versions of Python and of the packages that the fit used."""
+        return installed_versions() if self.saved_versions is None else self.saved_versions
 
     @property
     def n_known(self) -> int:

@@ -103,7 +103,8 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
     if any(place >= len(names["items"]) for place in known):
         raise ValueError("known items that do not exist")
     more = {"known_items": np.array(known, dtype=np.int64), "voices": tuple(map(tuple, voices))}
-    return {**fields, **names, **arrays, **more, "saved_account": account}
+    more |= {"saved_account": account, "saved_versions": fields.pop("versions")}
+    return {**fields, **names, **arrays, **more}
 
 
 def account_from(numbers: SavedAccount | None, arrays: Mapping[str, Any]) -> Account | None:
