@@ -1,11 +1,14 @@
-"""Wide tables: which columns are annotators, which is gold, which are neither."""
+"""Wide tables and NumPy arrays of labels."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from small_files import triplets
 
+from crowdprism.annotations import Annotations
 from crowdprism.errors import UnreadableFileError
 from crowdprism.formats import read_annotations, read_annotations_with_report
 
@@ -65,3 +68,18 @@ def test_a_sheet_with_texts_is_refused_with_the_options_that_read_it(sheet: Path
 def test_columns_without_common_values_are_all_annotators(tmp_path: Path) -> None:
     (tmp_path / "x.csv").write_text("item,ann,bob\n1,a,c\n2,b,d\n")
     assert read_annotations(tmp_path / "x.csv").annotators.tolist() == ["ann", "bob"]
+
+
+def test_numpy_files_hold_a_matrix_or_three_columns(tmp_path: Path) -> None:
+    table = np.array([[0, -1, 1], [1, 1, -1], [-1, -1, 0]])
+    expected = Annotations.from_dense(table)
+    np.save(tmp_path / "a.npy", table)
+    np.savez(tmp_path / "b.npz", answers=table, gold=np.array([0, 1, 1]))
+    item, annotator = np.nonzero(table >= 0)
+    np.savez(tmp_path / "c.npz", item=item, annotator=annotator, label=table[item, annotator])
+    assert read_annotations(tmp_path / "a.npy") == expected
+    with_gold = read_annotations(tmp_path / "b.npz")
+    assert triplets(with_gold) == triplets(expected)
+    assert with_gold.gold is not None
+    assert with_gold.gold.tolist() == [0, 1, 1]
+    assert read_annotations(tmp_path / "c.npz") == expected

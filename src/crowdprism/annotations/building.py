@@ -9,17 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
-from crowdprism.annotations.names import (
-    INT32_MAX,
-    INT64_MAX,
-    NameArray,
-    encode,
-    is_missing,
-    is_text_column,
-    name_array,
-    plain,
-    positions,
-)
+from crowdprism.annotations import names as naming
+from crowdprism.annotations.names import NameArray, encode, is_missing, name_array, plain, positions
 from crowdprism.annotations.times import seconds_since_1970
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 
@@ -40,7 +31,7 @@ def as_column(values: Any) -> Any:
     """
     if isinstance(values, (str, bytes, Mapping)):
         raise InvalidAnnotationsError(f"A column must be a sequence of names, not {type(values).__name__}.")
-    if is_text_column(values):
+    if naming.is_text_column(values):
         return values
     if not hasattr(values, "__len__"):
         values = list(values)
@@ -109,12 +100,9 @@ def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tupl
     item, annotator, labels, shape = triplets_of_dense(table, missing)
     items = name_array(range(shape[0]) if names[0] is None else names[0])
     annotators = name_array(range(shape[1]) if names[1] is None else names[1])
-    checks.require(
-        [
-            checks.check_lengths({"rows of the table": range(shape[0]), "item_names": items}),
-            checks.check_lengths({"columns of the table": range(shape[1]), "annotator_names": annotators}),
-        ]
-    )
+    rows = checks.check_lengths({"rows of the table": range(shape[0]), "item_names": items})
+    columns = checks.check_lengths({"columns of the table": range(shape[1]), "annotator_names": annotators})
+    checks.require([rows, columns])
     labels = as_column(labels)
     checks.require([checks.check_any(len(labels)), checks.check_distinct(items, "item")])
     checks.require([checks.check_distinct(annotators, "annotator")])
@@ -169,10 +157,10 @@ def assemble(
         kept = one_of_repeats(item, annotator, numbers["timestamp"], last=repeats == "last")
         item, annotator, label = item[kept], annotator[kept], label[kept]
         numbers = {name: None if values is None else values[kept] for name, values in numbers.items()}
-    start = np.zeros(len(items) + 1, dtype=np.int32 if len(item) <= INT32_MAX else np.int64)
+    start = np.zeros(len(items) + 1, dtype=np.int32 if len(item) <= naming.INT32_MAX else np.int64)
     np.cumsum(np.bincount(item, minlength=len(items)), out=start[1:])
     present = [values for values in numbers.values() if values is not None]
-    if not present and len(items) * len(annotators) * len(classes) <= INT64_MAX:
+    if not present and len(items) * len(annotators) * len(classes) <= naming.INT64_MAX:
         annotator, label = sort_as_one_number(item, annotator, label, len(annotators), len(classes))
     else:
         order = np.lexsort([*present, label, annotator, item])
@@ -279,7 +267,6 @@ def rows_of(values: Any, rows: NDArray[Any]) -> Any:
 
 def triplets_of_dense(table: Any, missing: Any) -> tuple[NDArray[Any], NDArray[Any], Any, tuple[int, int]]:
     """Return (item row, annotator column, label) of the cells that hold a label, and the table's shape."""
-    masked = np.ma.getmaskarray(table) if isinstance(table, np.ma.MaskedArray) else None
     cells = np.asarray(table.to_numpy() if hasattr(table, "to_numpy") else table)
     if cells.ndim != 2:
         raise InvalidAnnotationsError(f"The table must be two-dimensional (items x annotators), not {cells.shape}.")
@@ -287,8 +274,8 @@ def triplets_of_dense(table: Any, missing: Any) -> tuple[NDArray[Any], NDArray[A
     absent.reshape(-1)[checks.missing_rows(cells.reshape(-1))] = True
     if missing is not None:
         absent |= np.asarray(cells == missing, dtype=bool)
-    if masked is not None:
-        absent |= masked
+    if isinstance(table, np.ma.MaskedArray):
+        absent |= np.ma.getmaskarray(table)
     items, annotators = np.nonzero(~absent)
     labels: Any = cells[items, annotators]
     if cells.dtype.kind == "f":

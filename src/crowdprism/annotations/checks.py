@@ -81,7 +81,6 @@ def missing_rows(values: Any) -> np.ndarray:
 
 
 def is_typed_column(values: Any) -> bool:
-    """Tell whether this is an array of one known type, whose values need no look one by one."""
     return hasattr(values, "null_count") or (isinstance(values, np.ndarray) and values.dtype != object)
 
 
@@ -102,9 +101,8 @@ def check_one_type(values: Sequence[Any] | NameArray, role: str) -> Breach | Non
 
 def check_hashable(values: Sequence[Any] | NameArray, role: str) -> Breach | None:
     """Every name can be a dictionary key."""
-    if is_typed_column(values) or all(
-        kind is not tuple and issubclass(kind, Hashable) for kind in set(map(type, values))
-    ):
+    kinds = () if is_typed_column(values) else set(map(type, values))
+    if all(kind is not tuple and issubclass(kind, Hashable) for kind in kinds):
         return None
     rows = [row for row, value in enumerate(values) if not _can_be_hashed(value)]
     if not rows:

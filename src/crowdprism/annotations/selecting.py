@@ -126,23 +126,23 @@ def aligned_to(annotations: Annotations, ids: Iterable[Hashable]) -> Annotations
 
 def reindexed(annotations: Annotations, items: Any, annotators: Any, classes: Any) -> Annotations:
     a = annotations
-    names: list[NameArray] = []
-    codes: list[NDArray[Any]] = []
     breaches: list[checks.Breach | None] = []
-    for role, old, code, wanted in (
-        ("item", a.items, a.item, items),
-        ("annotator", a.annotators, a.annotator, annotators),
-        ("label", a.classes, a.label, classes),
-    ):
-        names.append(old if wanted is None else name_array(wanted))
-        checks.require([checks.check_distinct(names[-1], role)])
-        codes.append(recoded(code, old, names[-1]))
-        breaches.append(checks.check_known(codes[-1], old[code], names[-1], role))
+
+    def renamed(role: str, old: NameArray, code: NDArray[Any], wanted: Any) -> tuple[NameArray, NDArray[Any]]:
+        names = old if wanted is None else name_array(wanted)
+        checks.require([checks.check_distinct(names, role)])
+        codes = recoded(code, old, names)
+        breaches.append(checks.check_known(codes, old[code], names, role))
+        return names, codes
+
+    items, item = renamed("item", a.items, a.item, items)
+    annotators, annotator = renamed("annotator", a.annotators, a.annotator, annotators)
+    classes, label = renamed("label", a.classes, a.label, classes)
     checks.require(breaches)
     return assemble(
         type(a),
-        names=(names[0], names[1], names[2]),
-        codes=(codes[0], codes[1], codes[2]),
+        names=(items, annotators, classes),
+        codes=(item, annotator, label),
         numbers={name: getattr(a, name) for name in NO_NUMBERS},
         gold=None if a.gold is None else a.gold_by_name(),
         frame_kind=a.frame_kind,

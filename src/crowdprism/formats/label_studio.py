@@ -17,11 +17,8 @@ MIN_FIELDS = ("annotation_id", "annotator", "created_at", "updated_at", "lead_ti
 
 
 def matches_json(document: Document) -> bool:
-    return (
-        document.is_records
-        and "data" in document.json[0]
-        and bool({"annotations", "completions"} & {*document.json[0]})
-    )
+    first = document.json[0] if document.is_records else {}
+    return "data" in first and bool({"annotations", "completions"} & set(first))
 
 
 def read_json(document: Document) -> RawAnnotations:
@@ -128,8 +125,8 @@ def read_min(document: Document) -> RawAnnotations:
     document.require_columns(item_field, name)
     is_text = document.container == "table"
     raw = RawAnnotations({"item": item_field, "annotator": "annotator", "label": name}, is_text=is_text)
-    times = {"duration": "lead_time", "timestamp": "created_at"}
-    times = {role: field for role, field in times.items() if field in document.columns}
+    usual = {"duration": "lead_time", "timestamp": "created_at"}
+    times = {role: field for role, field in usual.items() if field in document.columns}
     raw.columns |= times
     data_fields = content_fields(records, [field for field in document.columns if field not in (*MIN_FIELDS, name)])
     for place, record in enumerate(records):

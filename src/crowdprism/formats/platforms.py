@@ -343,11 +343,8 @@ def object_id(document: Document, place: int, record: dict[str, Any], field: str
 
 def matches_manifest(document: Document) -> bool:
     fields = document.columns
-    return (
-        document.container in ("json", "json lines")
-        and any(name.endswith("-metadata") for name in fields)
-        and any(name in fields for name in SOURCES)
-    )
+    has_source = any(name in fields for name in SOURCES) and any(name.endswith("-metadata") for name in fields)
+    return document.container in ("json", "json lines") and has_source
 
 
 def read_manifest(document: Document) -> RawAnnotations:

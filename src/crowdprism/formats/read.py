@@ -20,7 +20,7 @@ from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.frames import REQUIRED, SYNONYMS, find_columns
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
-from crowdprism.formats import arrays, label_studio, platforms, tables, wide_tables
+from crowdprism.formats import label_studio, platforms, tables, wide_tables
 from crowdprism.formats import labelling_tools as tools
 from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_table, open_documents
 from crowdprism.formats.raw_annotations import (
@@ -61,7 +61,11 @@ def named_layout(name: str) -> Format:
 
 # In the order in which they are tried: what is most particular first.
 FORMATS: dict[str, Format] = {
-    "numpy": Format(".npy or .npz: a matrix, or item, annotator and label arrays", arrays.matches, arrays.read),
+    "numpy": Format(
+        ".npy or .npz: a matrix, or item, annotator and label arrays",
+        wide_tables.matches_arrays,
+        wide_tables.read_arrays,
+    ),
     "label-studio": Format("Label Studio JSON", label_studio.matches_json, label_studio.read_json),
     "label-studio-min": Format("Label Studio JSON_MIN, CSV or TSV", label_studio.matches_min, label_studio.read_min),
     "prodigy": Format("Prodigy db-out JSON lines", tools.matches_prodigy, tools.read_prodigy),

@@ -18,9 +18,9 @@ from crowdprism.annotations.container import EXTRAS, Annotations
 from crowdprism.annotations.names import names_to_json, plain
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_file
-from crowdprism.formats.arrays import NAMES_MEMBER
 from crowdprism.formats.text_tables import frame_csv
 from crowdprism.formats.unpacking import data_ending
+from crowdprism.formats.wide_tables import NAMES_MEMBER
 
 Write = Callable[[Annotations, BinaryIO], None]
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl", ".npz": "npz"}

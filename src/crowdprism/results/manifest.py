@@ -58,7 +58,6 @@ class Manifest:
 
 
 def digest_of(file: BinaryIO) -> FileEntry:
-    """Size and digest of an open file, read from its start."""
     file.seek(0)
     sha256 = hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
     return FileEntry(file.tell(), sha256)

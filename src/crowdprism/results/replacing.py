@@ -14,8 +14,17 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crowdprism.errors import InvalidParameterError, ResultFormatError, some
-from crowdprism.files import locked, new_token
-from crowdprism.results.manifest import LABELS, MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
+from crowdprism.files import locked, new_token, open_regular
+from crowdprism.results.manifest import (
+    LABELS,
+    MANIFEST,
+    STAGING,
+    FileEntry,
+    Manifest,
+    digest_of,
+    entry_of,
+    read_manifest,
+)
 
 LOCK = ".crowdprism.lock"
 DIAGNOSIS_FILES = ("findings.csv", "items.csv")
@@ -160,11 +169,8 @@ def require_replaceable(target: Path, manifest: Manifest, *, kind: str, force: b
         )
     if (target / manifest.staging).exists():
         return  # a killed writer's moves are not finished: plain names may still hold the run before
-    changed = [
-        name
-        for name, entry in manifest.files.items()
-        if os.path.lexists(target / name) and entry_of(target / name) != entry
-    ]
+    there = {name: entry for name, entry in manifest.files.items() if os.path.lexists(target / name)}
+    changed = [name for name, entry in there.items() if entry_of(target / name) != entry]
     if changed:
         raise InvalidParameterError(
             f"{len(changed)} of {len(manifest.files)} files of {target} were changed after the run was written: "
@@ -178,12 +184,8 @@ def require_no_foreign(target: Path, known: Mapping[str, FileEntry], names: Iter
     names = list(names)
     unknown = {name for name in names if not name.startswith(f"{LABELS}/")} - set(RUN_FILES)
     assert not unknown, f"{unknown} belong in RUN_FILES"
-    foreign = [
-        name
-        for name in names
-        if (os.path.lexists(target / name) and name not in known)
-        or ((target / name).is_dir() and not (target / name).is_symlink())
-    ]
+    folders = [name for name in names if (target / name).is_dir() and not (target / name).is_symlink()]
+    foreign = [name for name in names if name in folders or (os.path.lexists(target / name) and name not in known)]
     if foreign:
         raise InvalidParameterError(
             f"{target} holds {some(foreign)}, which the run there does not name. Move it or choose another folder."
@@ -194,12 +196,7 @@ def commit(target: Path, staging: Path, *, old: Mapping[str, FileEntry], kind: s
     """Put the new manifest in place: from here on the new run is the run."""
     from crowdprism import __version__
 
-    written = {}
-    for name in files_in(staging):
-        to_disk(staging / name)
-        entry = entry_of(staging / name)
-        assert entry is not None
-        written[name] = entry
+    written = {name: to_disk(staging / name) for name in files_in(staging)}
     files = {**old, **written} if keep else written
     obsolete = {name: entry for name, entry in old.items() if name not in files}
     manifest = Manifest(kind, __version__, files, staging.name, obsolete)
@@ -213,10 +210,11 @@ def files_in(folder: Path) -> list[str]:
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir())
 
 
-def to_disk(path: Path) -> None:
-    """Make sure that the bytes of a file are on disk before a rename makes them count."""
-    with open(path, "rb") as file:
+def to_disk(path: Path) -> FileEntry:
+    """Make sure that the bytes of a file are on disk before a rename makes them count; return its size and digest."""
+    with open_regular(path) as file:
         os.fsync(file.fileno())
+        return digest_of(file)
 
 
 def settle(target: Path, manifest: Manifest) -> None:

@@ -21,18 +21,8 @@ from crowdprism.errors import InvalidParameterError, ResultFormatError
 from crowdprism.files import new_token
 from crowdprism.results.manifest import FileEntry, entry_of
 from crowdprism.results.replacing import LOCK, hold, make_folder, require_own_folder
-from crowdprism.shards.store import (
-    ANNOTATORS,
-    CELLS,
-    MANIFEST,
-    PART,
-    PART_NAME,
-    SCHEMA,
-    Shard,
-    Shards,
-    is_store,
-    read_record,
-)
+from crowdprism.shards import store as layout
+from crowdprism.shards.store import MANIFEST, Shard, Shards, is_store, read_record
 
 MOST_SHARDS = 1024
 LEAST_IN_SHARD = 2**17  # annotations
@@ -79,7 +69,7 @@ def replacing_store(folder: str | os.PathLike[str], *, force: bool) -> Iterator[
         make_folder(target, on_exit)
         hold(target, on_exit)
         remove_other_parts(target)
-        fresh = target / f"{PART}{new_token()}"
+        fresh = target / f"{layout.PART}{new_token()}"
         fresh.mkdir()
         try:
             yield fresh
@@ -92,7 +82,8 @@ def replacing_store(folder: str | os.PathLike[str], *, force: bool) -> Iterator[
 
 def is_part(path: Path) -> bool:
     """Tell whether this is a folder with the files of a store, or the lock of its writer."""
-    return path.name == LOCK or (path.is_dir() and not path.is_symlink() and PART_NAME.fullmatch(path.name) is not None)
+    is_folder = path.is_dir() and not path.is_symlink()
+    return path.name == LOCK or (is_folder and layout.PART_NAME.fullmatch(path.name) is not None)
 
 
 def remove_other_parts(target: Path) -> None:
@@ -119,7 +110,7 @@ class StoreWriter:
     def write(self, items: Any, part: Annotations) -> None:
         """Write the next shard: names of its items, and their annotations."""
         shard = Shard(len(self.sizes), 0, 0, part.n_items, part.n_annotations)
-        small = smallest_integer(len(self.classes))
+        small = np.min_scalar_type(-len(self.classes))
         columns: dict[str, Any] = {
             "item": part.item,
             "annotator": part.annotator.astype(np.int32, copy=False),
@@ -144,24 +135,23 @@ class StoreWriter:
 
     def finish(self) -> None:
         people = pl.DataFrame({"annotator": column_of_names(self.annotators)})
-        self._write(ANNOTATORS, people)  # `read` needs the file to be there; it is complete below
+        self._write(layout.ANNOTATORS, people)  # `read` needs the file to be there; it is complete below
         self._write_manifest()
         store = Shards(self.folder)
-        cells = count_cells(store)
-        self._write(CELLS, cells)
+        self._write(layout.CELLS, count_cells(store))
         counts, weight = np.zeros(len(people), dtype=np.int64), np.zeros(len(people))
         for shard in store.shards:
             part = store.read(shard)
             counts += np.bincount(part.annotator, minlength=len(people))
             np.add.at(weight, part.annotator, 1.0 if part.weight is None else part.weight)
-        self._write(ANNOTATORS, people.with_columns(annotations=counts, weight=weight))
+        self._write(layout.ANNOTATORS, people.with_columns(annotations=counts, weight=weight))
         self._write_manifest()
 
     def _write_manifest(self) -> None:
         from crowdprism import __version__
 
         record = {
-            "crowdprism_shards": SCHEMA,
+            "crowdprism_shards": layout.SCHEMA,
             "version": __version__,
             "identity": new_token(),
             "part": "",
@@ -204,11 +194,6 @@ def keys_of(store: Shards) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float
     for shard in store.shards:
         part = store.read(shard)
         yield part.annotator.astype(np.int64) * store.n_classes + part.label, part.weight
-
-
-def smallest_integer(n_values: int) -> Any:
-    """The smallest type for codes below a number."""
-    return np.int8 if n_values <= 2**7 else np.int16 if n_values <= 2**15 else np.int32
 
 
 def column_of_names(names: NameArray) -> pl.Series:
