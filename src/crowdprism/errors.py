@@ -30,15 +30,6 @@ class CrowdprismError(Exception):
         command that failed, and make one that can be run.
     name_parameter
         Writes such a parameter, from its name and value. The default writes Python; the command line sets its own.
-
-    Examples
-    --------
-    >>> error = UnreadableFileError("labels.csv has two answer columns.", remedy="Choose one with {label}")
-    >>> str(error)
-    'labels.csv has two answer columns. Choose one with label=...'
-    >>> error.name_parameter = lambda name, value: f"--{name}"
-    >>> str(error)
-    'labels.csv has two answer columns. Choose one with --label'
     """
 
     def __init__(

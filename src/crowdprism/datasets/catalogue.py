@@ -130,16 +130,12 @@ TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 
 
-class _CutTransferError(Exception):
-    """The connection ended early; the first part of the file is on disk."""
-
-
-class _WrongContentError(Exception):
-    """The complete file has the wrong checksum and was removed."""
+class _FailedTransferError(Exception):
+    """The connection ended early, or the complete file has the wrong checksum."""
 
 
 # Errors after which the next address is tried; any other OSError comes from writing to disk.
-_FAILURES = (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, _CutTransferError, _WrongContentError)
+_FAILURES = (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError, _FailedTransferError)
 
 
 def fetch_file(download: Download, folder: Path) -> Path:
@@ -181,18 +177,19 @@ def _fetch_from(url: str, part: Path, download: Download) -> None:
     """Complete and verify `part`; remove it if the checksum is wrong."""
     continued = part.exists() and part.stat().st_size > 0
     _transfer(url, part, download)
-    if continued and not _is_correct(part, download):  # the part may be of another version: start again
+    found = download.checksum and checksum(part, like=download.checksum)
+    if continued and found != download.checksum:  # the part may be of another version: start again
         part.unlink()
         _transfer(url, part, download)
-    if not _is_correct(part, download):
         found = checksum(part, like=download.checksum)
+    if found != download.checksum:
         part.unlink()
-        raise _WrongContentError(f"the checksum of the received file is {found}, not {download.checksum}")
+        raise _FailedTransferError(f"the checksum of the received file is {found}, not {download.checksum}")
 
 
 def _transfer(url: str, part: Path, download: Download) -> None:
     for _ in range(ATTEMPTS - 1):
-        with suppress(_CutTransferError, TimeoutError, ConnectionError):
+        with suppress(_FailedTransferError, TimeoutError, ConnectionError):
             return _receive(url, part, download)
     return _receive(url, part, download)
 
@@ -211,7 +208,7 @@ def _receive(url: str, part: Path, download: Download) -> None:
         if error.headers.get("Content-Range") == f"bytes */{begun}":
             return  # complete already; the checksum is verified next
         part.unlink()  # longer than the file, so it is of another version
-        raise _CutTransferError("the part on disk did not fit") from error
+        raise _FailedTransferError("the part on disk did not fit") from error
     with response:
         if response.status != HTTPStatus.PARTIAL_CONTENT:
             begun = 0
@@ -222,7 +219,7 @@ def _receive(url: str, part: Path, download: Download) -> None:
             bar.advance(begun // BYTES_PER_STEP)
             size = begun + _copy(response, file, bar)
     if total is not None and size < total:
-        raise _CutTransferError(f"the transfer ended after {size} of {total} bytes")
+        raise _FailedTransferError(f"the transfer ended after {size} of {total} bytes")
 
 
 def _copy(response: Any, file: Any, bar: Bar) -> int:
@@ -233,12 +230,8 @@ def _copy(response: Any, file: Any, bar: Bar) -> int:
             bar.advance((n_bytes + len(chunk)) // BYTES_PER_STEP - n_bytes // BYTES_PER_STEP)
             n_bytes += len(chunk)
     except HTTPException as error:
-        raise _CutTransferError(f"the transfer ended after {n_bytes} bytes") from error
+        raise _FailedTransferError(f"the transfer ended after {n_bytes} bytes") from error
     return n_bytes
-
-
-def _is_correct(path: Path, download: Download) -> bool:
-    return download.checksum is None or checksum(path, like=download.checksum) == download.checksum
 
 
 def checksum(path: Path, *, like: str | None = None) -> str:

@@ -12,16 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
+from crowdprism.datasets import folder as layout
 from crowdprism.datasets.catalogue import DatasetEntry, checksum, fetch_file, find_entry
-from crowdprism.datasets.folder import (
-    DatasetReaders,
-    Gold,
-    Reader,
-    Splits,
-    complete_gold,
-    consecutive_splits,
-    folder_readers,
-)
+from crowdprism.datasets.folder import DatasetReaders, Gold, Reader, Splits
 from crowdprism.datasets.original_formats import original_readers
 from crowdprism.errors import InvalidParameterError, MissingDatasetError
 from crowdprism.files import CACHE_VARIABLE, DATA_VARIABLE, cache_folder, data_folder
@@ -58,8 +51,8 @@ def _digits(entry: DatasetEntry) -> DatasetReaders:
         return simulate_annotations(ordered()[1], crowd.confusions, pairs, seed=SEED, annotators=crowd.names)
 
     return DatasetReaders(
-        gold=lambda: complete_gold(ordered()[1]),
-        splits=lambda: consecutive_splits(entry.splits),
+        gold=lambda: layout.complete_gold(ordered()[1]),
+        splits=lambda: layout.consecutive_splits(entry.splits),
         annotations=annotations,
         features={"pixels": lambda: (ordered()[0] / ordered()[0].max()).astype(np.float32)},
         images=lambda: np.round(ordered()[0] * (255 / ordered()[0].max())).astype(np.uint8).reshape(-1, 8, 8),
@@ -80,8 +73,8 @@ def _simulated(entry: DatasetEntry) -> DatasetReaders:
         return simulate_annotations(truth(), simulated_crowd(), pairs, seed=SEED, classes=entry.classes)
 
     return DatasetReaders(
-        gold=lambda: complete_gold(truth()),
-        splits=lambda: consecutive_splits(entry.splits),
+        gold=lambda: layout.complete_gold(truth()),
+        splits=lambda: layout.consecutive_splits(entry.splits),
         annotations=annotations,
         features={"coordinates": coordinates},
         extras={"confusions": simulated_crowd},
@@ -289,7 +282,7 @@ def load_dataset(name: str, *, fetch: bool = True) -> Dataset:
     folder = files_in_data_folder(entry)
     if folder is not None:
         cifar10 = partial(load_dataset, "cifar10", fetch=fetch)
-        return Dataset(entry, str(folder), folder_readers(entry, folder, cifar10=cifar10))
+        return Dataset(entry, str(folder), layout.folder_readers(entry, folder, cifar10=cifar10))
     if files_in_cache(entry) is None and not (fetch and entry.can_be_fetched):
         raise MissingDatasetError(how_to_get(entry))
     folder = fetch_dataset(name)

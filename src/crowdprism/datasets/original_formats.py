@@ -20,16 +20,9 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import name_array
+from crowdprism.datasets import folder as layout
 from crowdprism.datasets.catalogue import DatasetEntry
-from crowdprism.datasets.folder import (
-    SPLIT_ORDER,
-    DatasetReaders,
-    complete_gold,
-    consecutive_splits,
-    flat_pixels,
-    image_readers,
-    import_pillow,
-)
+from crowdprism.datasets.folder import SPLIT_ORDER, DatasetReaders, image_readers
 from crowdprism.errors import UnreadableFileError
 
 IDX_UNSIGNED_BYTES = 8  # type code of the only kind of IDX file that these sets use
@@ -51,7 +44,7 @@ def original_readers(entry: DatasetEntry, folder: Path) -> DatasetReaders:
         return np.concatenate([read_idx(folder / f"{part}-{kind}-ubyte.gz") for part in ("train", "t10k")])
 
     images = partial(both, "images-idx3")
-    return image_readers(entry, images, partial(both, "labels-idx1"), {"pixels": lambda: flat_pixels(images())})
+    return image_readers(entry, images, partial(both, "labels-idx1"), {"pixels": lambda: layout.flat_pixels(images())})
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
@@ -138,8 +131,8 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
         return replace(built, classes=name_array(entry.classes))
 
     return DatasetReaders(
-        gold=lambda: complete_gold(truth()),
-        splits=lambda: consecutive_splits({split: len(table(f"labels_{split}.txt")) for split in SPLIT_ORDER}),
+        gold=lambda: layout.complete_gold(truth()),
+        splits=lambda: layout.consecutive_splits({split: len(table(f"labels_{split}.txt")) for split in SPLIT_ORDER}),
         annotations=annotations,
         images=lambda: read_photographs(path, [texts()[f"filenames_{split}.txt"] for split in SPLIT_ORDER]),
     )
@@ -147,7 +140,7 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
 
 def read_photographs(path: Path, filenames: Sequence[str]) -> NDArray[np.uint8]:
     """(n_items, height, width, 3), in the order of the file names, of which there are several in each text."""
-    Image = import_pillow()
+    Image = layout.import_pillow()
     place = {name: row for row, name in enumerate(" ".join(filenames).split())}
     found: dict[int, NDArray[np.uint8]] = {}
     for name, content in read_members(path, place):

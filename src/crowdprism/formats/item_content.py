@@ -76,7 +76,7 @@ def read_features(
 
 
 def on_disk(source: Path) -> NDArray[Any]:
-    """A large .npy file as an array whose rows are read when they are asked for; nothing is unpickled."""
+    """A large .npy file whose rows are read when they are asked for; nothing is unpickled."""
     try:
         return np.asanyarray(np.load(source, mmap_mode="r", allow_pickle=False))
     except HEADER_ERRORS as error:

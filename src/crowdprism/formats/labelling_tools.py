@@ -174,20 +174,17 @@ def responses(document: Document, *, role: str, nested: bool) -> tuple[str, Iter
             f"{document.name} {why if questions else 'has no response'}; its questions are {some(questions, 10)}.",
             remedy=f"Choose one with {{{role}}}",
         )
-    given = nested_responses if nested else flat_responses
     return str(question), (
         (place, record, response)
         for place, record in enumerate(records)
-        for response in given(record, str(question), document.place(place))
+        for response in responses_of(record, str(question), document.place(place), nested=nested)
     )
 
 
-def nested_responses(record: Record, question: str, where: str) -> Iterable[Response]:
-    for response in (record.get("responses") or {}).get(question) or []:
-        yield response.get("value"), response.get("user_id"), response.get("status", "submitted")
-
-
-def flat_responses(record: Record, question: str, where: str) -> Iterable[Response]:
+def responses_of(record: Record, question: str, where: str, *, nested: bool) -> Iterable[Response]:
+    if nested:
+        given = (record.get("responses") or {}).get(question) or []
+        return [(one.get("value"), one.get("user_id"), one.get("status", "submitted")) for one in given]
     field = f"{question}{RESPONSES}"
     values, users = record.get(field) or [], record.get(f"{field}.users") or []
     statuses = record.get(f"{field}.status") or ["submitted"] * len(values)

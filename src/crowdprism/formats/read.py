@@ -20,17 +20,10 @@ from crowdprism.annotations.container import Annotations, Repeats
 from crowdprism.annotations.frames import REQUIRED, SYNONYMS, find_columns
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
-from crowdprism.formats import label_studio, platforms, tables, wide_tables
+from crowdprism.formats import label_studio, platforms, raw_annotations, tables, wide_tables
 from crowdprism.formats import labelling_tools as tools
 from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_table, open_documents
-from crowdprism.formats.raw_annotations import (
-    RawAnnotations,
-    ReadingOptions,
-    ReadingReport,
-    clean_labels,
-    merged,
-    type_text,
-)
+from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport
 
 
 @dataclass(frozen=True)
@@ -245,7 +238,7 @@ def read_annotations_with_report(
     raw, report = read_files(source, format, options)
     first = report.files[0]
     with decoding(first):
-        clean_labels(raw, first, skip=skip_label, fold=fold_classes)
+        raw_annotations.clean_labels(raw, first, skip=skip_label, fold=fold_classes)
         leave_out_unreadable(raw, options)
         annotations = replace(build(raw, first, classes, repeats), classes_ordered=classes_ordered)
     if repeats in ("first", "last") and annotations.n_annotations < len(raw.label):
@@ -330,7 +323,7 @@ def read_files(source: Source, format: str, options: ReadingOptions) -> tuple[Ra
             f"The files are of different formats: {listed}. Convert them to one format with `crowdprism convert`, or "
             "read each and join them with `Annotations.concat`."
         )
-    raw, (name, *_) = merged(parts), formats
+    raw, (name, *_) = raw_annotations.merged(parts), formats
     if not len(raw.label) and not raw.skipped:
         raise UnreadableFileError(f"{name} holds no annotation. Check that the export includes the answers.")
     if not len(raw.label):
@@ -358,7 +351,7 @@ def leave_out_unreadable(raw: RawAnnotations, options: ReadingOptions) -> None:
 
 def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, repeats: Repeats) -> Annotations:
     wanted = list(classes) if classes is not None else None
-    type_text(raw, classes_are_text=wanted is not None and all(isinstance(one, str) for one in wanted))
+    raw_annotations.type_text(raw, classes_are_text=wanted is not None and all(isinstance(one, str) for one in wanted))
     if wanted is None:
         wanted = raw.classes
     try:

@@ -25,16 +25,9 @@ from crowdprism.annotations.gold import classes_by_item, known_classes
 from crowdprism.annotations.names import NameArray, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError
-from crowdprism.results import loading
+from crowdprism.results import intervals, loading
 from crowdprism.results.confusion import annotator_accuracy
-from crowdprism.results.intervals import (
-    ANNOTATOR_LEVEL,
-    Account,
-    Estimate,
-    accuracy_interval,
-    confusion_interval,
-    require_level,
-)
+from crowdprism.results.intervals import ANNOTATOR_LEVEL, Account, Estimate
 from crowdprism.results.manifest import read_run
 from crowdprism.results.replacing import replacing_run
 
@@ -189,11 +182,11 @@ class FitResult:
     def confusion_interval(self, level: float = 0.95) -> NDArray[Any] | None:
         """(n_annotators, true class, given label, 2) credible interval of each entry; None without a posterior."""
         posterior = self.confusion_posterior
-        return None if posterior is None else confusion_interval(posterior, level=level)
+        return None if posterior is None else intervals.confusion_interval(posterior, level=level)
 
     def annotator_accuracy_interval(self, level: float = 0.95) -> NDArray[Any] | None:
         """(n_annotators, 2) interval of `annotator_accuracy`; None where there is neither account nor posterior."""
-        require_level(level)
+        intervals.require_level(level)
         if self.account is not None and level == ANNOTATOR_LEVEL:
             return self.account.annotator_interval
         if self.annotations is not None:
@@ -207,7 +200,7 @@ class FitResult:
             )
         if self.confusion_posterior is None:
             return None
-        return accuracy_interval(self.confusion_posterior, self._known_prior(), level=level)
+        return intervals.accuracy_interval(self.confusion_posterior, self._known_prior(), level=level)
 
     def accuracy(self, gold: Any) -> float:
         """Share of items with gold whose most probable class is the gold one.

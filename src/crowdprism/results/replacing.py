@@ -14,17 +14,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crowdprism.errors import InvalidParameterError, ResultFormatError, some
-from crowdprism.files import locked, new_token, open_regular
-from crowdprism.results.manifest import (
-    LABELS,
-    MANIFEST,
-    STAGING,
-    FileEntry,
-    Manifest,
-    digest_of,
-    entry_of,
-    read_manifest,
-)
+from crowdprism.files import locked, new_token
+from crowdprism.results.manifest import LABELS, MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
 
 LOCK = ".crowdprism.lock"
 DIAGNOSIS_FILES = ("findings.csv", "items.csv")
@@ -212,9 +203,11 @@ def files_in(folder: Path) -> list[str]:
 
 def to_disk(path: Path) -> FileEntry:
     """Make sure that the bytes of a file are on disk before a rename makes them count; return its size and digest."""
-    with open_regular(path) as file:
+    with open(path, "rb") as file:
         os.fsync(file.fileno())
-        return digest_of(file)
+    entry = entry_of(path)
+    assert entry is not None
+    return entry
 
 
 def settle(target: Path, manifest: Manifest) -> None:

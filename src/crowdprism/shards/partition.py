@@ -200,9 +200,7 @@ def require_same_types(tables: Sequence[pl.LazyFrame]) -> None:
 def is_absent(role: str, kind: Any) -> pl.Expr:
     column = pl.col(role)
     if kind == pl.String:
-        return column.is_null() | column.str.strip_chars().str.to_lowercase().is_in(list(MISSING_LABELS)).fill_null(
-            True
-        )
+        return column.fill_null("").str.strip_chars().str.to_lowercase().is_in(list(MISSING_LABELS))
     return column.is_null() | column.is_nan() if kind.is_float() else column.is_null()
 
 

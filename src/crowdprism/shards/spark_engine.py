@@ -49,13 +49,16 @@ class SparkEngine:
         if active is not None:
             yield cls(active)
             return
-        require_answer(master)
+        is_standalone = master is not None and master.startswith("spark://")  # other clusters may answer later
+        if is_standalone:
+            require_answer(str(master))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = pyspark.sql.SparkSession.builder.appName("crowdprism").config(map=SETTINGS)
         session = (builder if master is None else builder.master(master)).getOrCreate()
         try:
             session.sparkContext.setLogLevel("OFF")
-            require_executors(session, master)
+            if is_standalone:
+                require_executors(session, str(master))
             yield cls(session)
         finally:
             session.stop()
@@ -130,10 +133,8 @@ def require_spark() -> Any:
     return pyspark
 
 
-def require_answer(master: str | None) -> None:
-    """Raise if nothing listens at the address of a standalone cluster."""
-    if master is None or not master.startswith("spark://"):
-        return
+def require_answer(master: str) -> None:
+    """Raise if nothing listens at the address of a cluster."""
     place = urlsplit(master)
     try:
         socket.create_connection((place.hostname or "", place.port or 7077), timeout=CONNECT_SECONDS).close()
@@ -141,10 +142,8 @@ def require_answer(master: str | None) -> None:
         raise no_answer(master, str(error)) from error
 
 
-def require_executors(session: Any, master: str | None) -> None:
-    """Raise if a standalone cluster runs no task within the time; other clusters may take longer to give machines."""
-    if master is None or not master.startswith("spark://"):
-        return
+def require_executors(session: Any, master: str) -> None:
+    """Raise if a cluster runs no task within the time."""
     answered = threading.Event()
 
     def ask() -> None:

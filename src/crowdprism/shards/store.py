@@ -85,19 +85,18 @@ class Shards:
         self.identity: str = record["identity"]
         self.files = {name: FileEntry(*entry) for name, entry in record["files"].items()}
         self.classes: NameArray = names_from_json(record["classes"])
+        self.n_classes = len(self.classes)
         self.weighted: bool = record["weighted"]
         self.gold_counts = use_gold * np.array(record["gold"], dtype=np.int64)  # (n_classes,) items known to be of each
-        self.shards = shards_of(record["shards"])
+        self.shards: list[Shard] = []
+        self.n_items = self.n_annotations = 0
+        for number, (n_items, n_annotations) in enumerate(record["shards"]):
+            self.shards.append(Shard(number, self.n_items, self.n_annotations, n_items, n_annotations))
+            self.n_items, self.n_annotations = self.n_items + n_items, self.n_annotations + n_annotations
         self.n_annotators: int = record["n_annotators"]
-        self.n_items = sum(shard.n_items for shard in self.shards)
-        self.n_annotations = sum(shard.n_annotations for shard in self.shards)
         self._checked: set[str] = set()
         self.files_folder = self.folder / record["part"]
         require_files(self.files_folder, self.files)
-
-    @property
-    def n_classes(self) -> int:
-        return len(self.classes)
 
     @cached_property
     def annotators(self) -> NameArray:
@@ -105,12 +104,10 @@ class Shards:
 
     @property
     def labels_per_annotator(self) -> NDArray[np.int64]:
-        """(n_annotators,) how many annotations each gave."""
         return self._annotators["annotations"].to_numpy()
 
     @property
     def weight_per_annotator(self) -> NDArray[np.float64]:
-        """(n_annotators,) sum of the weights of their annotations."""
         return self._annotators["weight"].to_numpy()
 
     @cached_property
@@ -122,7 +119,7 @@ class Shards:
         """The (annotator, label) pairs that occur, in order, with number of annotations and sum of weights."""
         return self.read_file(CELLS)
 
-    def read_file(self, name: str, columns: list[str] | None = None) -> pl.DataFrame:
+    def read_file(self, name: str) -> pl.DataFrame:
         """Read a file of the store; its digest is checked the first time."""
         with open_part(self.files_folder / name) as file:
             if name not in self._checked:
@@ -130,7 +127,7 @@ class Shards:
                     raise damaged(self.files_folder / name, "was changed after the store was written")
                 self._checked.add(name)
             file.seek(0)
-            return pl.read_parquet(BytesIO(file.read()), columns=columns).rechunk()
+            return pl.read_parquet(BytesIO(file.read())).rechunk()
 
     def item_at(self, annotation: float) -> int:
         """The first item whose annotations begin at this position among all annotations, or after it."""
@@ -265,14 +262,6 @@ def read_record(folder: Path) -> dict[str, Any]:
             raise
         raise ResultFormatError(f"{path} is damaged: {type(error).__name__} {error}. {AGAIN}") from error
     return record
-
-
-def shards_of(sizes: list[list[int]]) -> list[Shard]:
-    found, item, annotation = [], 0, 0
-    for number, (n_items, n_annotations) in enumerate(sizes):
-        found.append(Shard(number, item, annotation, n_items, n_annotations))
-        item, annotation = item + n_items, annotation + n_annotations
-    return found
 
 
 def require_files(folder: Path, files: dict[str, FileEntry]) -> None:
