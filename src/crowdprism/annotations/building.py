@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
 from crowdprism.annotations import names as naming
-from crowdprism.annotations.names import NameArray, encode, is_missing, name_array, plain, positions
+from crowdprism.annotations.names import INT64_MAX, NameArray, encode, is_missing, name_array, plain, positions
 from crowdprism.annotations.times import seconds_since_1970
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError
 
@@ -160,7 +160,7 @@ def assemble(
     start = np.zeros(len(items) + 1, dtype=np.int32 if len(item) <= naming.INT32_MAX else np.int64)
     np.cumsum(np.bincount(item, minlength=len(items)), out=start[1:])
     present = [values for values in numbers.values() if values is not None]
-    if not present and len(items) * len(annotators) * len(classes) <= naming.INT64_MAX:
+    if not present and len(items) * len(annotators) * len(classes) <= INT64_MAX:
         annotator, label = sort_as_one_number(item, annotator, label, len(annotators), len(classes))
     else:
         order = np.lexsort([*present, label, annotator, item])
