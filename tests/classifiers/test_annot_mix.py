@@ -13,8 +13,9 @@ from crowdprism.annotations import Annotations
 from crowdprism.classifiers import AnnotMix, InstanceConfusions
 from crowdprism.classifiers.annot_mix import AnnotatorMixHead, SecondNetworkHead
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import coupled_cross_entropy, diagonal_confusions, log_columns
+from crowdprism.networks import coupled_cross_entropy, diagonal_confusions
 from crowdprism.networks.build import EmbeddingTap
+from crowdprism.networks.losses import log_columns
 
 SMALL: dict[str, Any] = {"epochs": 3, "network_options": {"hidden": (16,)}, "input_noise": 0.0, "temperature": 1.0}
 

@@ -24,7 +24,7 @@ from crowdprism.classifiers.inputs import (
     with_unlabelled,
 )
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, NotFittedError
-from crowdprism.training.items import MappedFeatures
+from crowdprism.training.batches import MappedFeatures
 
 sys.path.insert(0, str(Path(__file__).parent))
 from crowds import quick, small

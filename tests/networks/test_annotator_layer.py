@@ -7,8 +7,8 @@ import torch
 from small_batches import make_batch
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import PairTable, RowTable, diagonal_confusions, make_annotator_layer
-from crowdprism.networks.annotator_layer import FORMS, diagonal_logit, identity_diagonal
+from crowdprism.networks import RowTable, diagonal_confusions, make_annotator_layer
+from crowdprism.networks.annotator_layer import FORMS, PairTable, diagonal_logit, identity_diagonal
 from crowdprism.networks.losses import confusion_gram
 
 N_ANNOTATORS, N_CLASSES = 6, 4

@@ -10,18 +10,11 @@ import pytest
 import torch
 from small_batches import make_batch
 
-from crowdprism.networks import (
-    Batch,
-    FreeConfusions,
-    GeometricHead,
-    TargetHead,
-    diagonal_confusions,
-    heads,
-    log_volume,
-    make_annotator_layer,
-)
+from crowdprism.networks import Batch, FreeConfusions, GeometricHead, diagonal_confusions, heads, make_annotator_layer
 from crowdprism.networks.annotator_layer import FORMS
-from crowdprism.training import RowAdam
+from crowdprism.networks.heads import TargetHead
+from crowdprism.networks.losses import log_volume
+from crowdprism.training.optimizers import RowAdam
 
 N_ANNOTATORS, N_CLASSES = 6, 4
 

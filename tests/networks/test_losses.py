@@ -8,17 +8,16 @@ import pytest
 import torch
 from torch.nn import functional
 
-from crowdprism.networks import (
+from crowdprism.networks import coupled_cross_entropy, losses
+from crowdprism.networks.losses import (
     confusion_gram,
     confusion_trace,
-    coupled_cross_entropy,
     joint_cross_entropy,
     log_columns,
     log_volume,
-    losses,
     prediction_gram,
+    reference_log_volume,
 )
-from crowdprism.networks.losses import reference_log_volume
 
 N_ITEMS, N_ANNOTATORS, N_CLASSES = 9, 6, 4
 

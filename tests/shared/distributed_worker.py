@@ -20,7 +20,8 @@ from crowdprism.cli import main
 from crowdprism.networks import GeometricHead, build_network, diagonal_confusions, make_annotator_layer
 from crowdprism.seeding import torch_stream
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
-from crowdprism.training import DatasetItems, FlatAnnotations, TensorItems, Trainer, TrainingSettings
+from crowdprism.training import FlatAnnotations, TensorItems, Trainer, TrainingSettings
+from crowdprism.training.batches import DatasetItems
 from crowdprism.training.distributed import process_group
 from crowdprism.training.settings import limited_threads
 

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from crowdprism.networks import Batch, RowTable
-from crowdprism.training import RowAdam, make_optimizer, schedule_at
-from crowdprism.training.optimizers import OPTIMIZERS, set_rate
+from crowdprism.training.optimizers import OPTIMIZERS, RowAdam, make_optimizer, schedule_at, set_rate
 
 N_ROWS, STEPS = 5, 40
 

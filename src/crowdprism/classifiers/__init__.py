@@ -30,8 +30,7 @@ from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.coupled import COINNet, TraceReg, TRevision, VolMinNet
 from crowdprism.classifiers.crowdlayer import CoNAL, CrowdLayer, UnionNet
 from crowdprism.classifiers.doctornet import DoctorNet
-from crowdprism.classifiers.gaussian_process import GaussianProcess
-from crowdprism.classifiers.geocrowdnet import GeoCrowdNet, SpeeLFC
+from crowdprism.classifiers.geocrowdnet import GaussianProcess, GeoCrowdNet, SpeeLFC
 from crowdprism.classifiers.max_mig import MaxMIG
 from crowdprism.classifiers.two_stage import TwoStage
 from crowdprism.errors import InvalidParameterError

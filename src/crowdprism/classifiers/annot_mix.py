@@ -18,9 +18,10 @@ from torch.nn import functional
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem, Run
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable, confusion_trace
+from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable
 from crowdprism.networks.annotator_layer import diagonal_logit
 from crowdprism.networks.build import EmbeddingTap, seeded, set_generator
+from crowdprism.networks.losses import confusion_trace
 from crowdprism.parameters import PROBABILITY, Real
 from crowdprism.seeding import torch_stream
 

@@ -17,8 +17,8 @@ from crowdprism.annotations.names import positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, some
 from crowdprism.results.fit_result import FitResult
 from crowdprism.seeding import stream
-from crowdprism.training import DatasetItems, InputScaling, Items, TensorItems
-from crowdprism.training.items import MappedFeatures
+from crowdprism.training import InputScaling, Items, TensorItems
+from crowdprism.training.batches import DatasetItems, MappedFeatures
 
 Features = Tensor | Dataset[Any] | DataLoader[Any]
 IN_MEMORY_BYTES = 2**28  # of a memory-mapped array; larger ones stay on disk
@@ -79,11 +79,6 @@ def as_features(X: Any, *, what: str = "X") -> Features:
     """Return features as a float32 or uint8 tensor (n_items, ...), or the Dataset as it is.
 
     Images (n_items, height, width) without channels get one channel. NaN and infinite values are refused.
-
-    Examples
-    --------
-    >>> as_features([[1.0, 2.0]]).shape
-    torch.Size([1, 2])
     """
     if is_stream(X):
         if n_items_of(X) == 0:
@@ -148,9 +143,9 @@ def sample_of(dataset: Dataset[Any]) -> Tensor:
 
 
 def make_items(features: Features, scaling: InputScaling, device: torch.device, n_workers: int) -> Items:
-    if is_stream(features):
-        return DatasetItems(features, scaling, device, n_workers)  # type: ignore[arg-type]
-    return TensorItems(features, scaling, device)  # type: ignore[arg-type]
+    if isinstance(features, Tensor):
+        return TensorItems(features, scaling, device)
+    return DatasetItems(features, scaling, device, n_workers)
 
 
 def part_of(features: Features, index: NDArray[np.int64]) -> Features:
@@ -177,11 +172,11 @@ def item_weights(sample_weight: Any, n_items: int) -> NDArray[np.float64]:
 
 
 def with_unlabelled(features: Features, extra: Features) -> Features:
-    if is_stream(features) != is_stream(extra):
+    if isinstance(features, Tensor) and isinstance(extra, Tensor):
+        return torch.cat([features, extra.to(features.dtype)])
+    if isinstance(features, Tensor) or isinstance(extra, Tensor):
         raise InvalidParameterError("X and X_unlabelled must both be arrays, or both be torch Datasets.")
-    if is_stream(features):
-        return ConcatDataset([dataset_of(features), dataset_of(extra)])
-    return torch.cat([features, extra.to(features.dtype)])  # type: ignore[union-attr,list-item]
+    return ConcatDataset([dataset_of(features), dataset_of(extra)])
 
 
 # -- annotations ------------------------------------------------------------------------------------------
@@ -246,7 +241,7 @@ def known_annotations(y: Any, X: Any, result: FitResult) -> Annotations:
 
 
 def row_names(X: Any) -> list[Any] | None:
-    """Return the row labels of a data frame whose index is more than a count from 0, else None."""
+    """The row labels of a data frame whose index is more than a count from 0, else None."""
     index = getattr(X, "index", None)
     if index is None or callable(index) or type(index).__name__ == "RangeIndex" or not hasattr(index, "tolist"):
         return None

@@ -36,9 +36,8 @@ GRAM_CHUNK = 2**20  # numbers of confusions expanded at once when the exact Gram
 class RowTable(nn.Module):
     """(n_rows, ...) parameters with one row per annotator, updated whole or only where a batch touches them.
 
-    With `touched_only` true a step works on a copy of the touched rows; `crowdprism.training.RowAdam` reads the
-    gradient of that copy and writes the rows back, so that neither time nor memory of a step depends on the number of
-    rows.
+    With `touched_only` true a step works on a copy of the touched rows; `RowAdam` reads the gradient of that copy and
+    writes the rows back, so that neither time nor memory of a step depends on the number of rows.
     """
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:

@@ -227,9 +227,8 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     """Return log det of a Gram matrix in float64; finite, with a finite gradient, also where the rank is deficient.
 
     NaN where the matrix is not finite, or so far from positive that the jitter does not mend it; training then stops
-    and says at which step.
-
-    The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean diagonal is added to it.
+    and says at which step. The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean
+    diagonal is added to it.
 
     Examples
     --------

@@ -24,10 +24,9 @@ from crowdprism.networks.heads import CrowdHead, EpochView
 from crowdprism.networks.losses import Batch
 from crowdprism.progress import progress
 from crowdprism.seeding import stream, torch_stream
-from crowdprism.training.batches import FlatAnnotations, drawn_visits, epoch_order
+from crowdprism.training.batches import FlatAnnotations, Items, TensorItems, drawn_visits, epoch_order
 from crowdprism.training.checkpoint import CheckpointFolder, load_optimizer, optimizer_tensors, prefixed, without_prefix
 from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
-from crowdprism.training.items import Items, TensorItems
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate, take_step
 from crowdprism.training.settings import (
     CPU,

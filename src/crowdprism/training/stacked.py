@@ -34,8 +34,7 @@ from crowdprism.networks.losses import (
     reference_log_volume,
 )
 from crowdprism.seeding import stream, torch_stream
-from crowdprism.training.batches import Augmentation, FlatAnnotations, epoch_order
-from crowdprism.training.items import Items
+from crowdprism.training.batches import Augmentation, FlatAnnotations, Items, epoch_order
 from crowdprism.training.loop import Trainer, TrainingOutcome
 from crowdprism.training.optimizers import RowAdam, make_optimizer
 from crowdprism.training.settings import TrainingSettings, choose_threads
