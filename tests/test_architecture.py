@@ -209,6 +209,22 @@ def test_light_work_loads_nothing_heavy(work: str) -> None:
     assert loaded == "[]"
 
 
+def test_labels_are_found_without_loading_scipy_or_pydantic(tmp_path: Path) -> None:
+    from crowdprism.aggregators import blocks
+
+    if not blocks.COMPILED:
+        pytest.skip("where nothing was compiled, the E step is SciPy's")
+    rows = [f"{item},{who},{(item + (who == 'cy')) % 2}" for item in range(20) for who in ("ann", "bob", "cy")]
+    (tmp_path / "labels.csv").write_text("\n".join(["item,annotator,label", *rows]))
+    code = f"""
+import sys
+from crowdprism.cli.app import run
+assert run(["-q", "aggregate", {str(tmp_path / "labels.csv")!r}]) == 0
+print([name for name in ("scipy", "pydantic", "rich") if name in sys.modules])
+"""
+    assert run_python(code).endswith("[]")
+
+
 def test_public_names_exist_and_are_documented() -> None:
     import crowdprism
 
