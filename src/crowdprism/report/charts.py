@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from html import escape
-from typing import Any
+from typing import Any, NamedTuple
 
 from crowdprism.report.report_records import ClassRow, Curve, Graph, PairTable, Reliability, ReportContent
 
@@ -47,8 +46,7 @@ def draw_all(content: ReportContent) -> dict[str, str]:
     return charts
 
 
-@dataclass(frozen=True)
-class Scale:
+class Scale(NamedTuple):
     """Places numbers from `low` to `high` between two pixels, by their logarithms if asked."""
 
     low: float

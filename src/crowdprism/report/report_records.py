@@ -28,8 +28,7 @@ class ReportOptions:
 Level = Literal["confirmed", "unconfirmed", "unreliable"]  # by gold; consistent at best; do not rely on the labels
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Can the labels be trusted? The level, the highest severity found, what was checked, and all findings."""
 
     level: Level

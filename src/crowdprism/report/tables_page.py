@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,8 +20,7 @@ class Span(NamedTuple):
     high: float
 
 
-@dataclass(frozen=True)
-class PageTable:
+class PageTable(NamedTuple):
     """A table of the page: the first column names the rows."""
 
     caption: str
