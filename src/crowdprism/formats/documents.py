@@ -57,7 +57,6 @@ class Document:
 
     @cached_property
     def data(self) -> bytes:
-        """The whole content, unpacked."""
         packed = self._data if self._data is not None else read_bytes(Path(str(self.path)), self.options.max_size)
         if not packed.strip():
             raise UnreadableFileError(f"{self.name} is empty. Export it again, or pass another file.")

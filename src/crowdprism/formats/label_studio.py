@@ -95,11 +95,9 @@ def only_question(document_name: str, tasks: list[dict[str, Any]]) -> str:
 
 def label_of(annotation: dict[str, Any], name: str) -> Any:
     """The label an annotation gives to a question: None if none, a list if several."""
-    for result in annotation.get("result") or []:
-        if result.get("from_name") == name:
-            value = result.get("value", {})
-            return single(next((value[key] for key in VALUE_KEYS if key in value), None))
-    return None
+    given = (result.get("value", {}) for result in annotation.get("result") or [] if result.get("from_name") == name)
+    value: dict[str, Any] = next(given, {})
+    return single(next((value[key] for key in VALUE_KEYS if key in value), None))
 
 
 def single(found: Any) -> Any:

@@ -16,7 +16,6 @@ from crowdprism.annotations.times import moment_in_seconds
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import json_text, tables
 from crowdprism.formats.documents import Document
-from crowdprism.formats.json_text import cell_json
 from crowdprism.formats.raw_annotations import RawAnnotations
 
 INPUT, ANSWER = "Input.", "Answer."
@@ -28,7 +27,6 @@ SUBMITTED = "ASSIGNMENT:submitted"
 ANSWERED = ("APPROVED", "SUBMITTED", "")
 UNIT, WORKER, TAINTED = "_unit_id", "_worker_id", "_tainted"
 GOLD_ENDING = "_gold"
-YES = ("true", "1", "yes")
 
 
 def read_mturk(document: Document) -> RawAnnotations:
@@ -133,7 +131,7 @@ def answer(record: dict[str, Any], column: str) -> Any:
         return chosen[0] if len(chosen) == 1 else chosen or None
     cell = record.get(column)
     if column == TASK_ANSWERS and cell:
-        return task_answer(cell_json(cell))
+        return task_answer(json_text.cell_json(cell))
     return None if cell in (None, "", "{}") else cell
 
 
@@ -211,7 +209,7 @@ def read_appen(document: Document) -> RawAnnotations:
     frame = document.frame
     none = pl.repeat(False, frame.height, eager=True)
     skips = TAINTED in frame.columns and not document.options.include_rejected
-    tainted = frame[TAINTED].str.to_lowercase().is_in(YES) if skips else none
+    tainted = frame[TAINTED].str.to_lowercase().is_in(["true", "1", "yes"]) if skips else none
     several = frame[given["gold"]].str.contains("\n") if "gold" in given else none
     if several.any():  # any of several answers counts as right, which is no true class
         document.frame = frame.with_columns(
@@ -303,7 +301,6 @@ def matches_requests(document: Document) -> bool:
 
 
 def read_requests(document: Document) -> RawAnnotations:
-    """Read consolidation requests: every worker's answer to every object."""
     item_field = document.asked.get("item", "datasetObjectId")
     raw = RawAnnotations({"item": item_field, "annotator": "workerId", "label": "annotationData.content"}, is_text=True)
     for place, record in enumerate(document.records):

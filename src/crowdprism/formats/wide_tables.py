@@ -187,7 +187,6 @@ def guess_annotators(document: Document) -> dict[str, str]:
 
 
 def lowered(column: pl.Series) -> pl.Series:
-    """Cells as text without case and spaces, empty where missing."""
     return text_cells(column).fill_null("").str.strip_chars().str.to_lowercase()
 
 

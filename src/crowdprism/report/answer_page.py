@@ -56,7 +56,7 @@ def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, rem
 
 
 def page_data(questions: Questions, remote: bool) -> dict[str, Any]:
-    """What the script of the page works on. Cells are what it writes into the CSV file, as `inert_cells` has them."""
+    """What the script of the page works on. Cells are what it writes into the CSV file, as `inert` makes them."""
     items, classes = [str(item) for item in questions.items], [str(name) for name in questions.classes.tolist()]
     cells, class_cells = [inert(item) for item in items], [inert(name) for name in classes]
     return {

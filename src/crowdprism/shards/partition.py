@@ -92,7 +92,6 @@ def shard_files(
 
 
 def one_table(path: Path, given: dict[str, str]) -> pl.LazyFrame:
-    """A table with its columns under the names of their roles."""
     found = find_file(path)
     absent = [column for column in given.values() if column not in found]
     roles = find_columns(list(found), given)
