@@ -154,7 +154,7 @@ def _outcomes(
     """(n,) code of each outcome; the name of one of the two items, else a word."""
     distinct, code = encode(winner)
     item = positions(items, distinct).astype(left.dtype)[code]
-    found = (item != left).astype(np.int8)  # LEFT or RIGHT
+    found: NDArray[np.int8] = (item != left).astype(np.int8)  # LEFT or RIGHT
     rest = np.flatnonzero((item != right) & (found != LEFT))
     if not len(rest):
         return found
