@@ -62,6 +62,11 @@ def test_ids_are_unique_and_every_link_leads_somewhere(page: str) -> None:
             assert attributes["href"][1:] in ids
 
 
+def test_the_code_to_repeat_a_fit_has_lines(page: str) -> None:
+    assert "<code>import crowdprism as cp\n" in page
+    assert "U+000A" not in page
+
+
 def test_the_same_result_gives_the_same_page(page: str) -> None:
     crowd = demo_annotations(np.arange(300) % 10, seed=1)
     assert report_page(cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_, crowd, made=MADE) == page
