@@ -194,6 +194,7 @@ def contents(loaded: Any) -> dict[str, Any]:
 
     result = loaded if hasattr(loaded, "class_probabilities") else loaded.result_
     said = {name: plain(getattr(result, name)) for name in result.__dataclass_fields__ if name != "annotations"}
+    said["accuracy of annotators"] = plain((result.annotator_accuracy, result.annotator_accuracy_interval()))
     said["history"] = plain({name: [float(value) for value in values] for name, values in result.history.items()})
     if loaded is not result:
         said["parameters of the classifier"] = plain(loaded.get_params())
@@ -205,10 +206,13 @@ def contents(loaded: Any) -> dict[str, Any]:
 
 def plain(value: Any) -> str:
     """A text that is equal for equal values."""
+    if isinstance(value, tuple):
+        return str([plain(one) for one in value])
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.shape} {value.tolist()}"
     if hasattr(value, "__dataclass_fields__"):
-        return str({name: plain(inner) for name, inner in vars(value).items()})
+        inner = {name: getattr(value, name) for name in value.__dataclass_fields__}
+        return str({name: plain(one) for name, one in inner.items() if not callable(one)})
     return repr(value)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 import crowdprism as cp
 from crowdprism.calibration.jury import measure_jury
-from crowdprism.report.jury_page import jury_page
+from crowdprism.report.tables_page import jury_page
 from crowdprism.simulate import demo_annotations
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: test)")
