@@ -209,7 +209,7 @@ def test_light_work_loads_nothing_heavy(work: str) -> None:
     assert loaded == "[]"
 
 
-def test_labels_are_found_without_loading_scipy_or_pydantic(tmp_path: Path) -> None:
+def test_labels_are_found_without_loading_scipy_or_rich(tmp_path: Path) -> None:
     from crowdprism.aggregators import blocks
 
     if not blocks.COMPILED:
@@ -220,7 +220,7 @@ def test_labels_are_found_without_loading_scipy_or_pydantic(tmp_path: Path) -> N
 import sys
 from crowdprism.cli.app import run
 assert run(["-q", "aggregate", {str(tmp_path / "labels.csv")!r}]) == 0
-print([name for name in ("scipy", "pydantic", "rich") if name in sys.modules])
+print([name for name in ("scipy", "rich") if name in sys.modules])
 """
     assert run_python(code).endswith("[]")
 

@@ -9,7 +9,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from importlib import import_module
 from pathlib import Path
 
@@ -171,7 +170,9 @@ def test_a_signal_ends_the_command_with_a_sentence_and_code_130(crowd_folder: Pa
         stderr=subprocess.PIPE,
         text=True,
     )
-    time.sleep(3)  # it now waits for standard input
+    assert waiting.stdin is not None
+    waiting.stdin.write("item,annotator,label\n" * 50_000)  # more than a pipe holds: when this ends, it is reading
+    waiting.stdin.flush()
     waiting.send_signal(signal.SIGINT)
     _, said = waiting.communicate(timeout=60)
     assert waiting.returncode == INTERRUPTED, said

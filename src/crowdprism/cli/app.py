@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import os
 import shlex
 import sys
 import warnings
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import typer
 import typer.main
@@ -51,38 +49,8 @@ ANYWHERE = ("-q", "--quiet", "-v", "--verbose")  # options that may come before 
 HELP: dict[str, Any] = {"context_settings": {"help_option_names": ["-h", "--help"]}}
 
 
-class PlainConversion:
-    """Converts texts, paths and defaults without pydantic, which takes 0.1 s to load; the rest is left to typer."""
-
-    def __init__(self, convert: Callable[[], Any]) -> None:
-        self._convert = convert
-
-    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        several = param.multiple or param.nargs == -1
-        if value is None:
-            return () if several else None
-        annotation = param.type_descriptor.annotation
-        kind, values = (get_args(annotation)[0], value) if several else (annotation, [value])
-        if kind is Path and all(os.access(one, os.R_OK) or not os.path.exists(one) for one in values):
-            values = [Path(one) for one in values]
-        if all(isinstance(one, kind) for one in values):
-            return list(values) if several else values[0]
-        return self._convert().coerce(value, param=param, ctx=ctx)
-
-
-def convert_plainly(parameters: list[Any]) -> list[Any]:
-    """Let parameters be converted without pydantic, by versions of typer that would use it."""
-    for parameter in parameters:
-        if hasattr(parameter, "get_runtime_param") and "get_runtime_param" not in vars(parameter):
-            parameter.get_runtime_param = partial(PlainConversion, parameter.get_runtime_param)
-    return parameters
-
-
 class Command(TyperCommand):
     """A command that answers Ctrl-C with a sentence and names its own options in errors of the library."""
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return convert_plainly(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -133,9 +101,6 @@ class CommandGroup(TyperGroup):
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
         self.commands = dict.fromkeys(COMMANDS)  # type: ignore[assignment]
-
-    def get_params(self, ctx: Any) -> list[Any]:
-        return convert_plainly(super().get_params(ctx))
 
     def get_command(self, ctx: Any, name: str) -> Any:
         return load_command(name) if name in COMMANDS else None
