@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -48,10 +48,11 @@ def build_verdict(
     Labels are confirmed where gold tells how many are right, whatever else was found. Otherwise one warning is enough
     not to rely on them, and without any they are consistent, which does not show that they are right.
     """
-    found = [*from_account(result), *from_checks(checks)]
+    found = [from_account(result), *from_checks(checks)]
     if annotations is not None:
         found += [*from_gold(result, annotations), *from_coverage(annotations)]
-        found += from_agreement(agreement) if agreement is not None else []
+    if agreement is not None:
+        found += from_agreement(agreement)
     found += [*from_copies(result, annotators), *from_annotators(annotators), *from_fit(result)]
     if annotations is None:
         sentence = "Agreement and coverage were not checked, because the report was made without the annotations."
@@ -142,70 +143,67 @@ def labelled(result: FitResult, annotations: Annotations | None) -> NDArray[Any]
     return np.ones(result.n_items, dtype=bool) if annotations is None else annotations.labels_per_item > 0
 
 
-def from_account(result: FitResult) -> list[Finding]:
+def from_account(result: FitResult) -> Finding:
     account = result.account
     if account is None:
         sentence = "How many labels are right was not estimated: this needs the annotations or a newly saved result."
-        return [Finding("expected accuracy", "note", sentence)]
+        return Finding("expected accuracy", "note", sentence)
     advice = account.advice()
     remedy = f"{advice} Ask for them with crowdprism audit." if advice else ""
     severity: Severity = "good" if is_confirmed(result) else "note"
-    return [Finding("expected accuracy", severity, account.sentence(), remedy, account.expected_accuracy.value)]
+    return Finding("expected accuracy", severity, account.sentence(), remedy, account.expected_accuracy.value)
 
 
-def from_agreement(agreement: AgreementReport) -> list[Finding]:
+def from_agreement(agreement: AgreementReport) -> Iterator[Finding]:
     """Whether annotators agree beyond chance, and whether all of them can be compared."""
-    found = []
     graph = agreement.graph
     if not graph.connected:
         outside = 1 - float(graph.n_annotations[0] / graph.n_annotations.sum())
         sentence = f"{graph} Accuracies of different groups are not comparable; {outside:.1%} of the labels are outside"
         remedy = "Let some annotators label items of another group."
-        found.append(Finding("co-labelling", by_share(outside), f"{sentence} the largest group.", remedy, outside))
+        yield Finding("co-labelling", by_share(outside), f"{sentence} the largest group.", remedy, outside)
     if np.isnan(agreement.alpha):
-        return found
+        return
     alpha = f"Krippendorff's alpha is {agreement.alpha:.2f}"
     if agreement.alpha < HARDLY_ANY_AGREEMENT:
         remedy = "Check the instructions, and label a few items yourself, before collecting more."
         sentence = f"{alpha}: annotators agree hardly more than by chance."
-        found.append(Finding("agreement", "warning", sentence, remedy))
+        yield Finding("agreement", "warning", sentence, remedy)
     elif agreement.alpha < SOME_AGREEMENT:
         sentence = f"{alpha}: annotators often disagree, so labels depend on which annotators the method trusts."
-        found.append(Finding("agreement", "caution", sentence, "See Agreement."))
+        yield Finding("agreement", "caution", sentence, "See Agreement.")
     else:
-        found.append(Finding("agreement", "good", f"{alpha}: annotators agree well beyond chance."))
-    return found
+        yield Finding("agreement", "good", f"{alpha}: annotators agree well beyond chance.")
 
 
-def from_coverage(annotations: Annotations) -> list[Finding]:
+def from_coverage(annotations: Annotations) -> Iterator[Finding]:
     """Whether items have enough labels, of enough people, to compare annotators."""
     covered = coverage(annotations)
-    found = []
     if covered.n_unlabelled:
         sentence = f"{covered.n_unlabelled} of {covered.n_items} items have no label from any annotator."
-        found.append(Finding("coverage", "note", sentence))
+        yield Finding("coverage", "note", sentence)
     if int((annotations.labels_per_annotator > 0).sum()) == 1:
         sentence = "One annotator gave all labels, so nothing shows how good they are."
-        return [*found, Finding("coverage", "warning", sentence, "Ask a second annotator, or check some items.")]
+        yield Finding("coverage", "warning", sentence, "Ask a second annotator, or check some items.")
+        return
     n_labelled = max(covered.n_items - covered.n_unlabelled, 1)
     single, shared = covered.n_single / n_labelled, covered.n_shared / n_labelled
     if single > THIN_SHARE:
         sentence = f"{single:.0%} of the items have only one label, which cannot be compared with another."
         remedy = "A second label on a tenth of the items is enough to compare annotators."
-        found.append(Finding("coverage", "warning" if single > MOSTLY_THIN else "caution", sentence, remedy, single))
+        yield Finding("coverage", "warning" if single > MOSTLY_THIN else "caution", sentence, remedy, single)
     elif covered.n_shared:
         sentence = f"{shared:.0%} of the items have two labels or more, so annotators can be compared."
-        found.append(Finding("coverage", "good", sentence))
-    return found
+        yield Finding("coverage", "good", sentence)
 
 
-def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
+def from_gold(result: FitResult, annotations: Annotations) -> Iterator[Finding]:
     if annotations.gold is None:
-        return []
+        return
     known = ~np.ma.getmaskarray(annotations.gold) & (annotations.labels_per_item > 0)
     n_gold = int(known.sum())
     if not n_gold:
-        return []
+        return
     truth = annotations.gold.data[known]
     accuracy = float((np.argmax(result.blind.class_probabilities[known], axis=1) == truth).mean())
     chance = float(np.bincount(truth).max() / n_gold)
@@ -213,26 +211,24 @@ def from_gold(result: FitResult, annotations: Annotations) -> list[Finding]:
     sentence = f"Of {n_gold:,} items with gold, {accuracy:.1%} have the right label{hidden}."
     if n_gold < ENOUGH_GOLD:
         remedy = f"With {ENOUGH_GOLD - n_gold} more, gold tells how right all labels are."
-        return [Finding("gold", "note", sentence, remedy, accuracy)]
-    if accuracy <= chance < 1:
+        yield Finding("gold", "note", sentence, remedy, accuracy)
+    elif accuracy <= chance < 1:
         sentence += f" Naming the most frequent class for every item would give {chance:.1%}."
-        return [Finding("gold", "warning", sentence, "Check the instructions and the gold labels.", accuracy, chance)]
-    return [Finding("gold", "good", sentence, "", accuracy, chance)]
+        yield Finding("gold", "warning", sentence, "Check the instructions and the gold labels.", accuracy, chance)
+    else:
+        yield Finding("gold", "good", sentence, "", accuracy, chance)
 
 
-def from_copies(result: FitResult, table: AnnotatorTable) -> list[Finding]:
+def from_copies(result: FitResult, table: AnnotatorTable) -> Iterator[Finding]:
     """Annotators who answer as one: their labels are one voice, however many there are."""
-    found = []
     if result.voices:
         counted = {name for group in result.voices for name in group}
         chosen = np.array([name in counted for name in result.annotators.tolist()], dtype=bool)
         weight = np.ones(result.n_annotators) if result.labels_per_annotator is None else result.labels_per_annotator
         share = float(weight[chosen].sum() / max(weight.sum(), 1))
-        sentence = (
-            f"{visible(describe_voices(result.voices, result.n_annotators))} They gave {share:.0%} of the labels."
-        )
+        voices = visible(describe_voices(result.voices, result.n_annotators))
         remedy = "Labels alone cannot show who copied whom: ask them, or state who is one voice."
-        found.append(Finding("copies", by_share(share), sentence, remedy, share))
+        yield Finding("copies", by_share(share), f"{voices} They gave {share:.0%} of the labels.", remedy, share)
     if table.copies:
         names = [name for group in table.copies for name in group]
         sentence = (
@@ -240,17 +236,15 @@ def from_copies(result: FitResult, table: AnnotatorTable) -> list[Finding]:
             f"({first_names(names)}); they gave {table.copied_share:.0%} of the labels, and may be one voice."
         )
         remedy = "Check whether they copied or share a source."
-        found.append(Finding("copies", by_share(table.copied_share), sentence, remedy, table.copied_share))
-    return found
+        yield Finding("copies", by_share(table.copied_share), sentence, remedy, table.copied_share)
 
 
-def from_annotators(table: AnnotatorTable) -> list[Finding]:
+def from_annotators(table: AnnotatorTable) -> Iterator[Finding]:
     """Annotators who are careless or adverse, and those with too few labels to judge."""
     kinds = [
         (CARELESS, "no better than guessing", "The method already discounts them; ask others for new labels."),
         (ADVERSE, "giving labels against the truth", "Ask whether they misread the instructions."),
     ]
-    found = []
     n_labels = sum(row.n_labels or 0 for row in table.rows)
     for kind, what, remedy in kinds:
         rows = [row for row in table.rows if any(remark.startswith(kind) for remark in row.remarks)]
@@ -259,13 +253,11 @@ def from_annotators(table: AnnotatorTable) -> list[Finding]:
             verb, names = "is" if len(rows) == 1 else "are", first_names([row.name for row in rows])
             sentence = f"{len(rows)} of {table.n_annotators} annotators {verb} {what}: {names}."
             sentence += f" They gave {share:.0%} of the labels."
-            severity = by_share(share / 2)  # half, because the method discounts them
-            found.append(Finding("annotators", severity, sentence, remedy, share))
+            yield Finding("annotators", by_share(share / 2), sentence, remedy, share)  # half: they are discounted
     few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:
         sentence = f"{few} annotators gave fewer than {FEW_LABELS} labels, too few to judge them."
-        found.append(Finding("annotators", "note", sentence))
-    return found
+        yield Finding("annotators", "note", sentence)
 
 
 def from_fit(result: FitResult) -> list[Finding]:
@@ -279,22 +271,22 @@ def first_names(names: Sequence[str], most: int = N_NAMES) -> str:
     return first if len(names) <= most else f"{first} and {len(names) - most} more"
 
 
-def next_steps(result: FitResult, review: Review, table: AnnotatorTable, verdict: Verdict, source: str) -> list[Step]:
+def next_steps(
+    result: FitResult, review: Review, table: AnnotatorTable, verdict: Verdict, source: str
+) -> Iterator[Step]:
     """At most four things to do, the most useful first."""
-    steps = []
     account = result.account
     if account is not None and account.advice():
         n = account.n_more
         text = f"Answer {counted(n, 'item')} yourself, so that you know how right the labels are."
-        steps.append(Step(text, command=f"crowdprism audit {visible(source) or 'labels.csv'} -n {n} --page audit.html"))
+        yield Step(text, command=f"crowdprism audit {visible(source) or 'labels.csv'} -n {n} --page audit.html")
     if review.n_suspect:
         text = f"Check the {counted(review.n_suspect, 'item')} that have a reason for doubt."
-        steps.append(Step(text, link="#items", link_text="Items to review"))
+        yield Step(text, link="#items", link_text="Items to review")
     odd = [row.name for row in table.rows if {CARELESS, ADVERSE} & set(row.remarks)]
     if odd:
         text = f"Talk to {first_names(odd, MOST_NAMED)}: their labels look like guesses or contradict the others."
-        steps.append(Step(text, link="#annotators", link_text="Annotators"))
+        yield Step(text, link="#annotators", link_text="Annotators")
     if any(one.name in THIN and one.severity in ("warning", "caution") for one in verdict.findings):
         text = "Ask for labels that connect annotators and items."
-        steps.append(Step(text, command=f"crowdprism suggest {visible(source) or 'labels.csv'} -o next.csv"))
-    return steps
+        yield Step(text, command=f"crowdprism suggest {visible(source) or 'labels.csv'} -o next.csv")
