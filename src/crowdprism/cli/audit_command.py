@@ -36,8 +36,8 @@ class Audited(NamedTuple):
 
     result: cp.FitResult
     annotations: cp.Annotations | None
-    files: tuple[Path, ...] = ()  # of the annotations
-    report: ReadingReport | None = None  # on reading them
+    files: Sequence[Path]  # of the annotations
+    report: ReadingReport | None  # on reading them
 
 
 def audit(
@@ -69,11 +69,11 @@ def audit(
             "Say where to write the questions, or pass the answers.",
             remedy="Use {page:audit.html}, {output:audit.csv} or {answers:answers.csv}",
         )
-    from crowdprism.calibration.audit import audit_result
+    from crowdprism.calibration.audit import audit_plan, audit_result
 
     labels = labels_under_audit(files, reading, method)
     if answers is None:
-        plan = draw(labels, n, seed)
+        plan = audit_plan(labels.result, n, seed, annotations=labels.annotations)
         asked = plan.items[plan.asked].tolist()
         shown = content.load(asked, labels.result, labels.files, labels.report)
         if output is not None:
@@ -104,20 +104,11 @@ def audit(
 def labels_under_audit(files: Sequence[Path], reading: ReadingOptions, method: str) -> Audited:
     """Load the run folder that comes first, or fit the method to the annotation files."""
     require_exists(files[0])
-    if not (files[0] / "result.json").exists():
-        annotations, report = reading.read_with_report(files)
-        return Audited(cp.make_aggregator(method).fit(annotations).result_, annotations, tuple(files), report)
-    result = cp.FitResult.load(files[0])
-    if not files[1:]:
-        return Audited(result, None)
-    annotations, report = reading.read_with_report(files[1:])
-    return Audited(result, annotations, tuple(files[1:]), report)
-
-
-def draw(labels: Audited, n: int, seed: int) -> AuditPlan:
-    from crowdprism.calibration.audit import audit_plan
-
-    return audit_plan(labels.result, n, seed, annotations=labels.annotations)
+    saved = cp.FitResult.load(files[0]) if (files[0] / "result.json").exists() else None
+    read = files if saved is None else files[1:]
+    annotations, report = reading.read_with_report(read) if read else (None, None)
+    result = cp.make_aggregator(method).fit(annotations).result_ if saved is None else saved
+    return Audited(result, annotations, read, report)
 
 
 def write_questions(plan: AuditPlan, output: Path, to: str, shown: ItemContent) -> None:
@@ -146,6 +137,7 @@ def write_questions(plan: AuditPlan, output: Path, to: str, shown: ItemContent) 
 
 def read_answers(labels: Audited, files: Sequence[Path], n: int, seed: int) -> tuple[AuditPlan, list[tuple[Any, Any]]]:
     """Read the answers and draw the same audit again; its seed and size stand in the file, or come from the options."""
+    from crowdprism.calibration.audit import audit_plan
     from crowdprism.formats.gold_file import read_gold
 
     found = [read_gold(file, labels.result.items, labels.result.classes) for file in files]
@@ -157,7 +149,7 @@ def read_answers(labels: Audited, files: Sequence[Path], n: int, seed: int) -> t
         raise InvalidParameterError(f"The answers belong to audits with different seeds: {', '.join(audits)}.")
     if parts:
         seed, n = int(parts[0][0]), max(int(part[1]) for part in parts)
-    plan = draw(labels, n, seed)
+    plan = audit_plan(labels.result, n, seed, annotations=labels.annotations)
     if any(part[2] != plan.name.split("-")[2] for part in parts):
         raise InvalidParameterError(
             f"The answers belong to the audit {audits[0]}, but these labels give {plan.name}: the labels differ from "
@@ -187,17 +179,16 @@ def to_record(plan: AuditPlan, found: AuditResult) -> dict[str, Any]:
 def print_audit(plan: AuditPlan, found: AuditResult) -> None:
     """Print the accuracy with its interval, then classes, shares and annotators."""
     share = found.accuracy
-    lines = [
+    print(
         f"{share.value:.1%} of the {found.n_items} labels are right; {found.level:.0%} interval {share.low:.1%} to "
         f"{share.high:.1%}, from {found.n_answers} of {found.n_asked} answers. It holds whatever the method believes."
-    ]
+    )
     if found.more_to_halve:
         total = found.n_answers + found.more_to_halve
-        lines.append(
+        print(
             f"{found.more_to_halve} more answers would halve the interval: draw -n {total} --seed {plan.seed}, which "
             "asks the same items and more, and pass both files with --answers."
         )
-    print("\n".join(lines))
     header = ("share", "low", "high", "answers")
     print_table("Right among the items labelled", ("class", *header), rows(found.classes))
     print_table("Corrected shares of the classes", ("class", *header), rows(found.shares))
@@ -257,12 +248,12 @@ def print_jury(report: JuryReport) -> None:
         [[one.name, one.n, cell(one.accuracy), cell(one.kappa), cell(one.adds)] for one in report.judges],
     )
     used = [(one.name, name, figure) for one in report.judges for name, figure in one.over_use.items()]
-    clear = [row for row in used if row[2].low > 0 or row[2].high < 0]
-    clear.sort(key=lambda row: -abs(row[2].value))
+    clear = sorted((row for row in used if row[2].low > 0 or row[2].high < 0), key=lambda row: -abs(row[2].value))
     if clear:
-        rows = [[judge, name, cell(figure)] for judge, name, figure in clear[:OVER_USE_SHOWN]]
         print_table(
-            "Classes that a judge names too often (+) or too rarely (-)", ("judge", "class", "share of items"), rows
+            "Classes that a judge names too often (+) or too rarely (-)",
+            ("judge", "class", "share of items"),
+            [[judge, name, cell(figure)] for judge, name, figure in clear[:OVER_USE_SHOWN]],
         )
     print_table(
         "Shares of the classes, corrected for the errors of the vote",

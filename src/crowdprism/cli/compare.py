@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 import crowdprism as cp
-from crowdprism.cli import options
+from crowdprism.cli import options, screen
 from crowdprism.cli.aggregate import gold_accuracy
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import command_line, exit_interrupted, print_json, print_records, print_table, remark
+from crowdprism.cli.screen import print_json, print_records, print_table, remark, to_records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,8 +31,7 @@ HEADINGS = {  # short enough for a terminal of 80 columns
     "seconds": "seconds",
 }
 TEST_SHARE = 0.25
-AGGREGATORS_SHOWN = ("majority-vote", "dawid-skene")
-CLASSIFIERS_SHOWN = ("geocrowdnet", "geocrowdnet-f")
+METHODS_SHOWN = ("majority-vote", "dawid-skene", "geocrowdnet", "geocrowdnet-f")
 N_LEAST_ACCURATE = 12
 
 
@@ -70,8 +69,9 @@ def compare(
     annotations, report = reading.read_with_report(files)
     values = None
     if features.given:
-        found, annotations = options.annotated_only(*features.load(annotations, files, report))
-        values = found.features.values
+        found, annotations = features.load(annotations, files, report)
+        annotated = annotations.labels_per_item > 0
+        values, annotations = found.features.values[annotated], annotations[annotated]
     device.apply(torch=values is not None)
     if names == ["all"]:
         names = [*options.aggregator_names(), *(options.classifier_names() if values is not None else ())]
@@ -88,7 +88,7 @@ def compare(
     if page is not None:
         write_page(outcome, annotations, page)
     if outcome.interrupted:
-        exit_interrupted(f"methods measured so far: {len(outcome.rows)}. Run the same command to start again.")
+        screen.exit_interrupted(f"methods measured so far: {len(outcome.rows)}. Run the same command to start again.")
 
 
 def print_comparison(outcome: Comparison) -> None:
@@ -115,7 +115,7 @@ def write_page(outcome: Comparison, annotations: cp.Annotations, page: Path) -> 
     result = outcome.results[outcome.recommended]
     note = " ".join(["Best first.", outcome.reason, *failures(outcome)])
     rows = [{name: cell for name, cell in record.items() if name != "remark"} for record in outcome.to_records()]
-    written = result.report(page, annotations, comparison=rows, comparison_note=note, command=command_line())
+    written = result.report(page, annotations, comparison=rows, comparison_note=note, command=screen.command_line())
     remark(f"wrote {written}")
 
 
@@ -166,30 +166,26 @@ def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, cp.
 def compare_methods(
     X: np.ndarray, X_test: np.ndarray, y_test: np.ndarray, annotations: cp.Annotations, seed: int
 ) -> Iterable[tuple[dict[str, Any], cp.FitResult]]:
-    """Yield a table row and the result for each method."""
     from sklearn.linear_model import LogisticRegression
 
+    from crowdprism.aggregators import AGGREGATORS
+
     shown = annotations.with_gold(None)
-    for name in AGGREGATORS_SHOWN:
+    for name in METHODS_SHOWN:
         start = time.perf_counter()
-        result = cp.make_aggregator(name).fit(shown).result_
-        predicted = LogisticRegression(max_iter=1000).fit(X, result.labels().tolist()).predict(X_test)
-        title, accuracy = f"{name}, then a classifier", (predicted == y_test).mean()
-        yield to_row(title, accuracy, gold_accuracy(result, annotations), start), result
-    for name in CLASSIFIERS_SHOWN:
-        start = time.perf_counter()
-        model = cp.make_classifier(name, random_state=seed).fit(X, shown)
-        accuracy = model.score(X_test, y_test)
-        yield to_row(name, accuracy, gold_accuracy(model.result_, annotations), start), model.result_
-
-
-def to_row(name: str, test_accuracy: Any, label_accuracy: Any, start: float) -> dict[str, Any]:
-    return {
-        "method": name,
-        "test accuracy": round(float(test_accuracy), 4),
-        "label accuracy": round(float(label_accuracy), 4),
-        "seconds": round(time.perf_counter() - start, 1),
-    }
+        if name in AGGREGATORS:
+            result = cp.make_aggregator(name).fit(shown).result_
+            model = LogisticRegression(max_iter=1000).fit(X, result.labels().tolist())
+        else:
+            model = cp.make_classifier(name, random_state=seed).fit(X, shown)
+            result = model.result_
+        row = {
+            "method": f"{name}, then a classifier" if name in AGGREGATORS else name,
+            "test accuracy": round(float(model.score(X_test, y_test)), 4),
+            "label accuracy": round(gold_accuracy(result, annotations) or 0.0, 4),
+            "seconds": round(time.perf_counter() - start, 1),
+        }
+        yield row, result
 
 
 def least_accurate(result: cp.FitResult, annotations: cp.Annotations) -> list[dict[str, Any]]:
@@ -201,12 +197,6 @@ def least_accurate(result: cp.FitResult, annotations: cp.Annotations) -> list[di
     truth = np.bincount(annotations.annotator, weights=right, minlength=len(counts)) / np.maximum(counts, 1)
     estimate = result.annotator_accuracy
     assert estimate is not None
-    return [
-        {
-            "annotator": annotations.annotators[place],
-            "annotations": int(counts[place]),
-            "estimated accuracy": round(float(estimate[place]), 3),
-            "true accuracy": round(float(truth[place]), 3),
-        }
-        for place in np.argsort(estimate, kind="stable")[:N_LEAST_ACCURATE]
-    ]
+    columns = {"annotator": annotations.annotators, "annotations": counts}
+    columns |= {"estimated accuracy": estimate.round(3), "true accuracy": truth.round(3)}
+    return to_records(columns, np.argsort(estimate, kind="stable")[:N_LEAST_ACCURATE])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,7 +12,7 @@ import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, method_option
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
-from crowdprism.cli.run_folder import require_writable, rounded, run_target, save_csv
+from crowdprism.cli.run_folder import cells_of, require_writable, run_target, save_csv
 from crowdprism.cli.screen import print_csv, print_json, print_records, remark, to_records
 from crowdprism.errors import counted
 
@@ -96,7 +95,7 @@ def suspects(people: AnnotatorReport) -> list[dict[str, Any]]:
         "high": people.quality_high,
         "over-used label": overused,
     }
-    return to_records({name: column[odd] for name, column in columns.items()})
+    return to_records(columns, odd)
 
 
 def wrong_gold(items: ItemReport, annotations: cp.Annotations) -> list[dict[str, Any]]:
@@ -107,14 +106,13 @@ def wrong_gold(items: ItemReport, annotations: cp.Annotations) -> list[dict[str,
         return []
     wrong = np.flatnonzero(items.likely_mislabelled)
     wrong = wrong[np.argsort(items.gold_probability[wrong], kind="stable")]
-    return to_records(
-        {
-            "item": items.items[wrong],
-            "gold": items.classes[np.asarray(annotations.gold[wrong])],
-            "found": items.classes[items.label[wrong]],
-            "probability": items.gold_probability[wrong],
-        }
-    )
+    columns = {
+        "item": items.items,
+        "gold": items.classes[annotations.gold.filled(0)],
+        "found": items.classes[items.label],
+        "probability": items.gold_probability,
+    }
+    return to_records(columns, wrong)
 
 
 def print_diagnosis(
@@ -150,11 +148,6 @@ def verdict_on(findings: Findings, result: cp.FitResult) -> str:
         names = [finding.name for finding in findings if finding.severity == severity]
         told = f"{advice}: {', '.join(names)}." if names else told
     return f"{told} {result.account.sentence()}" if result.account is not None else told
-
-
-def cells_of(frame: Any) -> dict[str, list[Any]]:
-    """The columns of a frame, with six digits."""
-    return {one.name: rounded(one.fill_null(nan)) if one.dtype.is_float() else one.to_list() for one in frame}
 
 
 def suggest(

@@ -13,7 +13,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -349,11 +349,3 @@ def require_exists(path: Path) -> None:
         from crowdprism.formats.documents import missing_file
 
         raise UnreadableFileError(missing_file(path))
-
-
-def annotated_only(found: ItemFeatures, annotations: cp.Annotations) -> tuple[ItemFeatures, cp.Annotations]:
-    import numpy as np
-
-    kept = np.flatnonzero(annotations.labels_per_item > 0)
-    features = replace(found.features, ids=found.features.ids[kept], values=found.features.values[kept])
-    return replace(found, features=features), annotations[kept]

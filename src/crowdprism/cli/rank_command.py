@@ -116,7 +116,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
     print("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
-    items = to_records({name: column[:N_SHOWN] for name, column in ranking.columns().items()})
+    items = to_records(ranking.columns(), slice(N_SHOWN))
     shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
     print_table(
         "Items, best first",
@@ -127,8 +127,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
         print(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
     if ranking.reliability is not None:
         lowest = ranking.reliability.argsort(kind="stable")[:N_JUDGES]
-        rows = to_records({name: column[lowest] for name, column in judge_columns(ranking).items()})
-        print_records("Judges, least reliable first", rows)
+        print_records("Judges, least reliable first", to_records(judge_columns(ranking), lowest))
     if ask:
         print_table("Pairs to ask next", ("first", "second"), [row[:2] for row in ranking.pairs_to_ask(ask)])
 

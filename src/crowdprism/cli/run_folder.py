@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -146,6 +147,11 @@ def rounded(values: Any) -> list[float | None]:
     import numpy as np
 
     return [None if value != value else round(value, 6) for value in np.asarray(values, dtype=float).tolist()]
+
+
+def cells_of(frame: Any) -> dict[str, list[Any]]:
+    """The columns of a frame, with six digits."""
+    return {one.name: rounded(one.fill_null(nan)) if one.dtype.is_float() else one.to_list() for one in frame}
 
 
 def save_csv(path: Path, columns: Mapping[str, Sequence[Any]]) -> None:

@@ -132,9 +132,10 @@ def print_csv(columns: Mapping[str, Sequence[Any]]) -> None:
     write_csv(sys.stdout, columns)
 
 
-def to_records(columns: Mapping[str, Iterable[Any]]) -> list[dict[str, Any]]:
-    """One mapping per row of columns."""
-    lists = (column.tolist() if hasattr(column, "tolist") else column for column in columns.values())
+def to_records(columns: Mapping[str, Any], chosen: Any = slice(None)) -> list[dict[str, Any]]:
+    """One mapping per row of columns, or per chosen row."""
+    rows = (column[chosen] for column in columns.values())
+    lists = (column.tolist() if hasattr(column, "tolist") else column for column in rows)
     return [dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)]
 
 

@@ -11,7 +11,7 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import AsJson, StoreOption
-from crowdprism.cli.run_folder import Run, Written, rounded, run_target, save_csv, write_run
+from crowdprism.cli.run_folder import Run, Written, cells_of, run_target, save_csv, write_run
 from crowdprism.cli.screen import print_csv, print_json, print_table, remark
 from crowdprism.errors import InvalidParameterError
 
@@ -46,15 +46,17 @@ def shard(
     for reason, count in done.skipped.items():
         remark(f"note: {count} rows were left out: {reason}")
     if json:
-        sizes = {"annotations": store.n_annotations, "items": store.n_items, "annotators": store.n_annotators}
-        print_json(
-            {**sizes, "classes": store.classes.tolist(), "shards": len(store.shards), "skipped": dict(done.skipped)}
-        )
+        about = {"classes": store.classes.tolist(), "shards": len(store.shards), "skipped": done.skipped}
+        print_json(sizes_of(store) | about)
         return
     remark(
         f"{store.n_annotations:,} annotations of {store.n_items:,} items by {store.n_annotators:,} annotators, "
         f"{store.n_classes} classes, in {len(store.shards)} shards. Next: crowdprism aggregate {output} -o run/"
     )
+
+
+def sizes_of(store: cp.Shards) -> dict[str, Any]:
+    return {"annotations": store.n_annotations, "items": store.n_items, "annotators": store.n_annotators}
 
 
 @dataclass(frozen=True)
@@ -98,13 +100,13 @@ class StoreRun:
     """A run on a store that was written to a folder."""
 
     output: Path
-    run: Run
-    store: Any
+    result: cp.FitResult
+    store: cp.Shards
     written: Written
 
     def show(self, *, as_json: bool) -> None:
         self.count_labels(as_json=as_json)
-        for text in self.run.result.warnings:
+        for text in self.result.warnings:
             remark(f"note: {text}")
         if self.written.report_failed:
             remark(f"note: the report was left out ({self.written.report_failed})")
@@ -114,19 +116,11 @@ class StoreRun:
         """Print how many items have each class as their label."""
         from crowdprism.shards.store_runs import count_labels
 
-        result, store = self.run.result, self.store
+        result, store = self.result, self.store
         counts = count_labels(self.output, store.classes)
         if as_json:
-            print_json(
-                {
-                    "method": result.method,
-                    "items": store.n_items,
-                    "annotators": store.n_annotators,
-                    "annotations": store.n_annotations,
-                    "labels": dict(zip(map(str, store.classes.tolist()), counts, strict=True)),
-                    "warnings": list(result.warnings),
-                }
-            )
+            labels = dict(zip(store.classes.tolist(), counts, strict=True))
+            print_json({"method": result.method, **sizes_of(store), "labels": labels, "warnings": result.warnings})
         else:
             shares = [count / max(store.n_items, 1) for count in counts]
             rows = zip(store.classes.tolist(), counts, shares, strict=True)
@@ -136,8 +130,7 @@ class StoreRun:
         """Print the labels of all items as CSV, or write them to a file."""
         import polars as pl
 
-        frame = pl.read_parquet(self.output / "labels" / "*.parquet")
-        columns = {one.name: rounded(one.to_numpy()) if one.dtype.is_float() else one.to_list() for one in frame}
+        columns = cells_of(pl.read_parquet(self.output / "labels" / "*.parquet"))
         if table is None:
             print_csv(columns)
         else:
@@ -184,5 +177,5 @@ def fit_out_of_core(
             source = write_annotations(source, working / "store", force=True)
         result = fit_store(aggregator, source, working, engine=options.engine, master=options.master)
         move_labels(working, fresh)
-        run = Run(result, source.sample, with_report=report)
-        return StoreRun(output, run, source, write_run(fresh, run))
+        written = write_run(fresh, Run(result, source.sample, with_report=report))
+        return StoreRun(output, result, source, written)
