@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,10 +11,9 @@ from crowdprism.aggregators.multi_label import MultiLabelResult
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.diagnostics.agreement import krippendorff_alpha, masi_alpha
 from crowdprism.errors import UnsuitableDataError, counted
-from crowdprism.report.tables_page import PageTable, Span, tables_page
+from crowdprism.report.tables_page import PageTable, Span, table_of, tables_page
 
 N_ITEMS = 30
-MAX_ROWS = 200
 
 
 def choice_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[dict[str, Any]]:
@@ -50,12 +49,9 @@ def annotator_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations)
     n, who = annotations.sets.n_annotators, annotations.sets.annotator
     sums = [np.bincount(who, part.sum(axis=1), n) for part in (true * ticked, true, (1 - true) * ~ticked, 1 - true)]
     found, absent = sums[0] / np.maximum(sums[1], 1e-9), sums[2] / np.maximum(sums[3], 1e-9)
-    return [
-        {"annotator": name, "answers": int(count), "finds": float(yes), "leaves_out": float(no)}
-        for name, count, yes, no in zip(
-            annotations.sets.annotators.tolist(), annotations.sets.labels_per_annotator, found, absent, strict=True
-        )
-    ]
+    names, counts = annotations.sets.annotators, annotations.sets.labels_per_annotator
+    rows = zip(*(column.tolist() for column in (names, counts, found, absent)), strict=True)
+    return [dict(zip(("annotator", "answers", "finds", "leaves_out"), row, strict=True)) for row in rows]
 
 
 def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> float | None:
@@ -65,34 +61,31 @@ def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> flo
         return None
     known = ~np.ma.getmaskarray(gold)
     true = annotations.members[gold.filled(0)[known]]
-    blind = [one.blind.class_probabilities[known, 1] > 0.5 for one in result.results.values()]
-    found = np.stack(blind, axis=1)
+    found = np.stack([one.blind.class_probabilities[known, 1] > 0.5 for one in result.results.values()], axis=1)
     return float(2 * (found & true).sum() / max(found.sum() + true.sum(), 1))
 
 
-def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[str]:
+def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> Iterator[str]:
     labels = result.labels()
     mean, empty = np.mean([len(one) for one in labels]), sum(not one for one in labels)
-    lines = [f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."]
+    yield f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."
     alpha = alpha_of(masi_alpha, annotations)
     if alpha is not None:
-        lines.append(f"Agreement on whole answers (MASI alpha): {alpha:.2f}.")
+        yield f"Agreement on whole answers (MASI alpha): {alpha:.2f}."
     measured = gold_f1(result, annotations)
     if measured is not None:
-        lines.append(f"F1 against gold, which the fit did not see: {measured:.2f}.")
+        yield f"F1 against gold, which the fit did not see: {measured:.2f}."
     scores = [row for row in choice_rows(result, annotations) if row["expected_accuracy"] is not None]
     if scores:
         worst = min(scores, key=lambda row: row["expected_accuracy"])
-        lines.append(
-            f"Least certain choice: {worst['choice']}, right on about {worst['expected_accuracy']:.0%} of items."
-        )
-    return [*lines, *dict.fromkeys(note for one in result.results.values() for note in one.warnings)]
+        yield f"Least certain choice: {worst['choice']}, right on about {worst['expected_accuracy']:.0%} of items."
+    yield from dict.fromkeys(note for one in result.results.values() for note in one.warnings)
 
 
 def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> str:
-    doubt = np.abs(result.probabilities - 0.5).min(axis=1)
-    names, labels = result.items.tolist(), result.labels()
-    unclear = np.argsort(doubt, kind="stable")[:N_ITEMS]
+    distance = np.abs(result.probabilities - 0.5)
+    unclear = np.argsort(distance.min(axis=1), kind="stable")[:N_ITEMS]
+    which = distance.argmin(axis=1)
     tables = [
         PageTable(
             "Choices: items they apply to, share of answers that tick them, how often yes and no are right (with 95 % "
@@ -110,18 +103,19 @@ def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
             ["annotator", "answers", "finds", "leaves out"],
             [list(row.values()) for row in sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])],
         ),
-        PageTable(
+        table_of(
             "Items to look at: least certain first",
-            ["item", "labels", "unclear choice", "probability"],
-            [
-                [names[at], ", ".join(map(str, labels[at])), result.choices[which],
-                 float(result.probabilities[at, which])]
-                for at, which in zip(unclear, np.abs(result.probabilities - 0.5).argmin(axis=1)[unclear], strict=True)
-            ],
+            {
+                "item": result.items,
+                "labels": [", ".join(map(str, one)) for one in result.labels()],
+                "unclear choice": result.choices[which],
+                "probability": result.probabilities[np.arange(len(which)), which],
+            },
+            unclear,
         ),
     ]  # fmt: skip
     return tables_page(
-        f"{counted(len(names), 'item')}, {counted(len(result.choices), 'choice')}",
+        f"{counted(len(result.items), 'item')}, {counted(len(result.choices), 'choice')}",
         eyebrow=f"Several choices, by {result.method}",
         lines=choice_lines(result, annotations),
         tables=tables,

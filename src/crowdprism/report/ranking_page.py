@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from crowdprism.errors import counted
-from crowdprism.report.tables_page import PageTable, Span, tables_page
+from crowdprism.report.tables_page import PageTable, table_of, tables_page
 from crowdprism.scoring.gaussian_ratings import RatingResult
 from crowdprism.scoring.ranking import Ranking
 
@@ -16,65 +18,61 @@ N_TO_ASK = 10
 DOUBTFUL = 0.5  # a judge whose answers were careful less often than this is named
 
 
-def ranking_lines(ranking: Ranking) -> list[str]:
+def ranking_lines(ranking: Ranking) -> Iterator[str]:
     names, order = ranking.items.tolist(), ranking.order
-    lines = []
     if len(order) > 1:
-        lines.append(str(ranking.difference(names[order[0]], names[order[1]])))
+        yield str(ranking.difference(names[order[0]], names[order[1]]))
     tied = int((ranking.rank_interval()[:, 0] == 1).sum())
     if tied > 1:
-        lines.append(f"{tied} items may be the best.")
+        yield f"{tied} items may be the best."
     if ranking.position is not None:
         clear = ranking.position.low > 0.5 or ranking.position.high < 0.5
         effect = "Position matters" if clear else "Position makes no clear difference"
-        lines.append(
-            f"{effect}: between equal items the left one wins {ranking.position}. Scores are corrected for it."
-        )
+        yield f"{effect}: between equal items the left one wins {ranking.position}. Scores are corrected for it."
     if ranking.tie_share > 0:
-        lines.append(f"Judges find equal items equal in {ranking.tie_share:.0%} of comparisons.")
+        yield f"Judges find equal items equal in {ranking.tie_share:.0%} of comparisons."
     if ranking.reliability is not None:
         low = np.flatnonzero(ranking.reliability < DOUBTFUL)
         worst = low[np.argsort(ranking.reliability[low], kind="stable")]
-        listed = ", ".join(str(ranking.judges[at]) for at in worst[:5])
-        if listed:
-            lines.append(f"Judges whose answers say little about the items: {listed}.")
-    found = ranking.differing_items()
+        if len(worst):
+            listed = ", ".join(map(str, ranking.judges[worst[:5]]))
+            yield f"Judges whose answers say little about the items: {listed}."
     if ranking.groups:
-        said = [f"{group} finds {item} {'better' if gap > 0 else 'worse'}" for item, group, gap, _ in found[:3]]
-        lines.append(
-            f"Groups of judges differ: {'; '.join(said)}." if said else "Groups of judges do not clearly differ."
-        )
-    return [*lines, *ranking.warnings]
+        found = ranking.differing_items()[:3]
+        said = [f"{group} finds {item} {'better' if gap > 0 else 'worse'}" for item, group, gap, _ in found]
+        yield f"Groups of judges differ: {'; '.join(said)}." if said else "Groups of judges do not clearly differ."
+    yield from ranking.warnings
 
 
 def ranking_page(ranking: Ranking) -> str:
-    columns = ranking.columns()
-    rows = [
-        [item, at, f"{low} to {high}", Span(a, score, b), score, n, wins / max(n, 1)]
-        for item, at, low, high, score, a, b, n, wins in zip(
-            *(columns[name].tolist() for name in
-              ("item", "rank", "rank_low", "rank_high", "score", "low", "high", "comparisons", "wins")),
-            strict=True,
-        )
-    ]  # fmt: skip
+    best = ranking.columns()
+    items = {
+        "item": best["item"],
+        "rank": best["rank"],
+        "possible places": [f"{low} to {high}" for low, high in zip(best["rank_low"], best["rank_high"], strict=True)],
+        "score": np.column_stack([best["low"], best["score"], best["high"]]),
+        "": best["score"],
+        "comparisons": best["comparisons"],
+        "share won": best["wins"] / np.maximum(best["comparisons"], 1),
+    }
     tables = [
-        PageTable(
+        table_of(
             "Items, best first. Score is the log of strength; the bar is its 95 % interval; places are those that "
             "differences to the others leave open",
-            ["item", "rank", "possible places", "score", "", "comparisons", "share won"],
-            rows[:MAX_ROWS],
+            items,
+            slice(MAX_ROWS),
         ),
         _matrix(ranking),
         _judges(ranking),
         PageTable(
             "Disagreements: pairs whose votes contradict the ranking",
             ["first", "second", "first won", "of", "standard deviations"],
-            [list(row) for row in ranking.surprises[:N_SURPRISES]],
+            ranking.surprises[:N_SURPRISES],
         ),
         PageTable(
             "Items that a group of judges scores otherwise than the other groups",
             ["item", "group", "difference", "standard error"],
-            [list(row) for row in ranking.differing_items()],
+            ranking.differing_items(),
         ),
         PageTable("Pairs to ask next", ["first", "second", "expected gain (nats)"], ranking.pairs_to_ask(N_TO_ASK)),
     ]
@@ -100,60 +98,45 @@ def _matrix(ranking: Ranking) -> PageTable:
 
 def _judges(ranking: Ranking) -> PageTable:
     careful = np.full(len(ranking.judges), np.nan) if ranking.reliability is None else ranking.reliability
-    order = np.lexsort((ranking.agreement, careful))[:MAX_ROWS]
-    rows = [
-        [ranking.judges[at], int(ranking.judge_counts[at]), float(careful[at]), float(ranking.agreement[at]),
-         float(ranking.left_share[at])]
-        for at in order
-    ]  # fmt: skip
-    return PageTable(
+    columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "reliability": careful}
+    return table_of(
         "Judges, least reliable first: how likely an answer was careful, how often the preferred item has the higher "
         "score, how often the left item was preferred",
-        ["judge", "comparisons", "reliability", "agreement", "left"],
-        rows,
+        {**columns, "agreement": ranking.agreement, "left": ranking.left_share},
+        np.lexsort((ranking.agreement, careful))[:MAX_ROWS],
     )
 
 
-def rating_lines(result: RatingResult) -> list[str]:
+def rating_lines(result: RatingResult) -> Iterator[str]:
     width = float(np.median(result.interval[:, 1] - result.interval[:, 0])) / 2
-    lines = [
-        f"{result.icc:.0%} of the variance of a single rating comes from the items (intraclass correlation).",
-        f"Half of the scores are known within {width:.3g} or better.",
-    ]
+    yield f"{result.icc:.0%} of the variance of a single rating comes from the items (intraclass correlation)."
+    yield f"Half of the scores are known within {width:.3g} or better."
     biased = np.flatnonzero((result.bias_interval[:, 0] > 0) | (result.bias_interval[:, 1] < 0))
     if len(biased):
         most = biased[np.argmax(np.abs(result.bias[biased]))]
-        lines.append(
+        yield (
             f"{len(biased)} of {len(result.bias)} annotators rate clearly higher or lower than the crowd, most "
             f"{result.annotators[most]} ({result.bias[most]:+.3g}). Scores are corrected for it."
         )
-    return [*lines, *result.warnings]
+    yield from result.warnings
 
 
 def ratings_page(result: RatingResult) -> str:
-    order = np.argsort(-result.scores, kind="stable")[:MAX_ROWS]
-    people = np.argsort(-result.spread, kind="stable")[:MAX_ROWS]
-    score, bias = result.interval.tolist(), result.bias_interval.tolist()
+    score = np.column_stack([result.interval[:, 0], result.scores, result.interval[:, 1]])
+    bias = np.column_stack([result.bias_interval[:, 0], result.bias, result.bias_interval[:, 1]])
+    people = {"annotator": result.annotators, "ratings": result.ratings_per_annotator, "bias": result.bias}
     tables = [
-        PageTable(
+        table_of(
             "Items, highest first; the bar is the 95 % interval",
-            ["item", "score", "", "ratings"],
-            [
-                [result.items[at], float(result.scores[at]), Span(score[at][0], float(result.scores[at]), score[at][1]),
-                 int(result.ratings_per_item[at])]
-                for at in order
-            ],
+            {"item": result.items, "score": result.scores, "": score, "ratings": result.ratings_per_item},
+            np.argsort(-result.scores, kind="stable")[:MAX_ROWS],
         ),
-        PageTable(
+        table_of(
             "Annotators, least precise first: bias with its 95 % interval, and spread",
-            ["annotator", "ratings", "bias", "", "spread"],
-            [
-                [result.annotators[at], int(result.ratings_per_annotator[at]), float(result.bias[at]),
-                 Span(bias[at][0], float(result.bias[at]), bias[at][1]), float(result.spread[at])]
-                for at in people
-            ],
+            {**people, "": bias, "spread": result.spread},
+            np.argsort(-result.spread, kind="stable")[:MAX_ROWS],
         ),
-    ]  # fmt: skip
+    ]
     return tables_page(
         f"{counted(len(result.items), 'item')} rated by {counted(len(result.annotators), 'annotator')}",
         eyebrow="Ratings",

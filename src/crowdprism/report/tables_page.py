@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
-    from crowdprism.calibration.jury import Figure, JuryReport
+    from crowdprism.calibration.jury import JuryReport
 
 BAR = 200  # width of a drawn interval, in its own units
 
@@ -43,56 +45,41 @@ class PageTable(NamedTuple):
         return [[shown(cell) for cell in row] for row in self.rows]
 
 
-def tables_page(
-    title: str,
-    *,
-    eyebrow: str,
-    lines: Sequence[str],
-    tables: Sequence[PageTable],
-    foot: str = "",
-    made: datetime | None = None,
-) -> str:
-    """The text of one HTML page."""
+def table_of(caption: str, columns: Mapping[str, Any], chosen: Any = slice(None)) -> PageTable:
+    """The chosen rows of columns by heading; a column (row, 3) holds intervals to draw: low, value, high."""
+    parts = [np.asarray(column)[chosen] for column in columns.values()]
+    cells = [[Span(*row) for row in part.tolist()] if part.ndim == 2 else part.tolist() for part in parts]
+    return PageTable(caption, list(columns), list(zip(*cells, strict=True)))
+
+
+def tables_page(title: str, *, tables: Sequence[PageTable], foot: str = "", **more: Any) -> str:
+    """The text of one HTML page; `more` are its eyebrow, the lines before the tables, and perhaps when it was made."""
     from crowdprism.report.page import fill
 
-    return fill(
-        "tables.html.j2",
-        made=made,
-        title=title,
-        eyebrow=eyebrow,
-        lines=lines,
-        tables=[table for table in tables if table.rows],
-        foot=foot,
-        bar=BAR,
-    )
+    shown = [table for table in tables if table.rows]
+    return fill("tables.html.j2", title=title, tables=shown, foot=foot, bar=BAR, **more)
 
 
-def jury_lines(report: JuryReport) -> list[str]:
-    n = len(report.judges)
-    lines = [f"The majority vote of all {n} is right on {percent(report.vote)} of the items."]
+def jury_lines(report: JuryReport) -> Iterator[str]:
+    n, vote, number = len(report.judges), report.vote, report.n_independent
+    right = f"{vote.value:.1%} ({vote.low:.1%} to {vote.high:.1%})"
+    yield f"The majority vote of all {n} is right on {right} of the items."
     if n > 1:
-        number = report.n_independent
-        lines.append(
+        yield (
             f"{n} judges are worth {number.value:.1f} independent ones ({number.low:.1f} to {number.high:.1f})."
             if number.value == number.value
             else "How many independent judges they are worth is unknown: they make no errors to compare."
         )
-        panel = ", ".join(map(str, report.panel))
-        lines.append(
-            f"Recommended panel: {panel}. Panels chosen like this are right on {report.panel_accuracy:.1%} of items "
-            "that had no part in the choice."
+        yield (
+            f"Recommended panel: {', '.join(map(str, report.panel))}. Panels chosen like this are right on "
+            f"{report.panel_accuracy:.1%} of items that had no part in the choice."
         )
     harmful = [str(judge.name) for judge in report.judges if judge.adds.high < 0]
     if harmful:
-        lines.append(f"The vote is better without {', '.join(harmful)} (one at a time).")
+        yield f"The vote is better without {', '.join(harmful)} (one at a time)."
     if report.replaces:
         passed = [str(name) for name, test in report.replaces.items() if test.passed]
-        lines.append(f"May replace a person by the alternative annotator test: {', '.join(passed) or 'none'}.")
-    return lines
-
-
-def percent(figure: Figure) -> str:
-    return f"{figure.value:.1%} ({figure.low:.1%} to {figure.high:.1%})"
+        yield f"May replace a person by the alternative annotator test: {', '.join(passed) or 'none'}."
 
 
 def jury_page(report: JuryReport, *, made: datetime | None = None) -> str:
