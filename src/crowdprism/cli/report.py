@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import typer
 
@@ -13,11 +13,6 @@ from crowdprism.cli.questions import ContentOptions, Page, describe_source
 from crowdprism.cli.run_folder import REPORT, require_writable
 from crowdprism.cli.screen import remark
 from crowdprism.errors import counted
-
-if TYPE_CHECKING:
-    from crowdprism.formats.raw_annotations import ReadingReport
-
-    Source = tuple[cp.FitResult, cp.Annotations | None, ReadingReport | None]
 
 
 def report(
@@ -42,44 +37,34 @@ def report(
     from crowdprism.results.manifest import read_manifest
     from crowdprism.results.replacing import replacing_run
 
+    read = files or []
     own = output is None or (output.parent.resolve() == run.resolve() and output.name == REPORT)
     if output is not None and not own:
-        require_writable(output, inputs=[*(files or ()), reading.gold_file])
+        require_writable(output, inputs=[*read, reading.gold_file])
+    target: AbstractContextManager[Path | None] = nullcontext()
     manifest = read_manifest(run)
-    if own and manifest is not None:
-        with replacing_run(run, kind=manifest.kind, keep=True, inputs=files or ()) as fresh:
-            source = report_of(run, files or [], reading, fresh / REPORT)
-    else:  # a run of version 0.1.0 has no manifest to add to
-        source = report_of(run, files or [], reading, output or run / REPORT)
-    remark(f"wrote {output or run / REPORT}")
+    if own and manifest is not None:  # a run of version 0.1.0 has no manifest to add to
+        target = replacing_run(run, kind=manifest.kind, keep=True, inputs=read)
+    with target as fresh:
+        result = cp.FitResult.load(run)  # of an aggregator or a classifier; does not load torch
+        annotations, account = reading.read_with_report(read) if read else (None, None)
+        place = output or run / REPORT
+        about = describe_source(result, read, account) if read else {}
+        result.report(place if fresh is None else fresh / REPORT, annotations, **about)
+    remark(f"wrote {place}")
     if page is not None:
-        save_review(page, source, files or [], content)
+        from crowdprism.diagnostics.label_evidence import matching
+        from crowdprism.report.review_items import MOST_ITEMS, review_queue, review_reasons
 
-
-def report_of(run: Path, files: list[Path], reading: ReadingOptions, page: Path) -> Source:
-    result = cp.FitResult.load(run)  # of an aggregator or a classifier; does not load torch
-    annotations, account = reading.read_with_report(files) if files else (None, None)
-    result.report(page, annotations, **(describe_source(result, files, account) if files else {}))
-    return result, annotations, account
-
-
-def save_review(page: Path, source: Source, files: list[Path], content: ContentOptions) -> None:
-    """Write the items to review as a page to answer on.
-
-    No command follows: these items are the doubtful ones, and as gold they would make all labels look worse.
-    """
-    from crowdprism.diagnostics.label_evidence import matching
-    from crowdprism.report.review_items import MOST_ITEMS, review_queue, review_reasons
-
-    result, annotations, account = source
-    annotations = None if annotations is None else matching(result, annotations)
-    queue = review_queue(result, review_reasons(result, annotations))[:MOST_ITEMS]
-    items = result.items[queue].tolist()
-    content.save_page(
-        page,
-        items,
-        result,
-        title=f"{counted(len(items), 'item')} to review",
-        annotations=annotations,
-        content=content.load(items, result, files, account),
-    )
+        annotations = None if annotations is None else matching(result, annotations)
+        queue = review_queue(result, review_reasons(result, annotations))[:MOST_ITEMS]
+        items = result.items[queue].tolist()
+        # No command follows: these items are the doubtful ones, and as gold they would make all labels look worse.
+        content.save_page(
+            page,
+            items,
+            result,
+            title=f"{counted(len(items), 'item')} to review",
+            annotations=annotations,
+            content=content.load(items, result, read, account),
+        )

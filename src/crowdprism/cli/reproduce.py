@@ -42,16 +42,15 @@ def reproduce(
     from crowdprism.experiments import RowStore, load_study, make_plan, summarize, write_page
 
     study = load_study(table)
-    named = {"cells": split_names(",".join(cells or ())), "methods": split_names(",".join(methods or ()))}
-    chosen = {**named, "seeds": list(seeds or ())}
-    plan = make_plan(study, budget, **chosen)  # type: ignore[arg-type]
+    chosen: dict[str, Any] = {"cells": split_names(",".join(cells or ())), "seeds": list(seeds or ())}
+    chosen["methods"] = split_names(",".join(methods or ()))
+    plan = make_plan(study, budget, **chosen)
     store = RowStore(rows or output / "rows.jsonl")
     remark(f"{study.name}: {study.title}. {len(plan.fits)} fits; rows in {store.path}")
     remark(f"Budget {plan.budget.name}. Reduced: {' '.join(plan.budget.reduces.split())}")
     if not report_only:
         run_plan(plan, store, processes, retry)
-    shown = make_plan(study, budget, **chosen, variants=not methods)  # type: ignore[arg-type]
-    result = summarize(shown, store.read())
+    result = summarize(make_plan(study, budget, **chosen, variants=not methods), store.read())
     written = write_page(result, output)
     print_result(result, json)
     remark(f"wrote {', '.join(map(str, written))}")
@@ -78,19 +77,13 @@ def list_tables(as_json: bool) -> None:
     if as_json:
         print_json([{"name": study.name, "title": study.title, "source": study.source} for study in studies])
         return
-    print_table(
-        "",
-        ("table", "quick", "cpu", "paper", "what"),
-        [
-            (study.name, *(len(make_plan(study, name).fits) for name in ("quick", "cpu", "paper")), study.title)
-            for study in studies
-        ],
-    )
+    budgets = ("quick", "cpu", "paper")
+    rows = [(study.name, *(len(make_plan(study, name).fits) for name in budgets), study.title) for study in studies]
+    print_table("", ("table", *budgets, "what"), rows)
     remark("Numbers of fits by budget. `crowdprism reproduce T2 --budget quick` runs one.")
 
 
 def print_result(result: TableResult, as_json: bool) -> None:
-    """Print the table, one line per column and method."""
     from crowdprism.experiments.pages import texts_of
 
     lines: list[dict[str, Any]] = []

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import REPORT, rounded, run_target, save_csv
-from crowdprism.cli.screen import log_text, print_csv, print_json, print_records, remark
+from crowdprism.cli.screen import log_text, print_csv, print_json, print_records, remark, to_records
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -115,17 +115,14 @@ class ChoiceOptions:
     def to_record(self, result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
         from crowdprism.report.choices_page import annotator_rows, choice_rows
 
-        items, confidence = result.items.tolist(), result.confidence
+        sure = [None] * len(result.items) if result.confidence is None else result.confidence.min(axis=1)
+        columns = {"item": result.items, "labels": result.labels(), "probabilities": result.probabilities}
         return {
             "method": result.method,
             "choices": choice_rows(result, annotations),
-            "labels": [
-                {"item": item, "labels": labels, "probabilities": row,
-                 "confidence": None if confidence is None else confidence[at].min()}
-                for at, (item, labels, row) in enumerate(zip(items, result.labels(), result.probabilities, strict=True))
-            ],
+            "labels": to_records({**columns, "confidence": sure}),
             "annotators": annotator_rows(result, annotations),
-        }  # fmt: skip
+        }
 
 
 def print_summary(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> None:
