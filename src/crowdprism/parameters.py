@@ -26,21 +26,6 @@ from crowdprism.errors import InvalidParameterError
 
 
 @dataclass(frozen=True)
-class Whole:
-    """A whole number within bounds (inclusive); `True` is not a number."""
-
-    low: int
-    high: int | None = None
-
-    def accepts(self, value: Any) -> bool:
-        whole = isinstance(value, Integral) and not isinstance(value, bool)
-        return bool(whole and value >= self.low and (self.high is None or value <= self.high))
-
-    def __str__(self) -> str:
-        return f"a whole number {_range(self.low, self.high)}"
-
-
-@dataclass(frozen=True)
 class Real:
     """A number within bounds; `above` and `below` exclude the bound itself. Finite unless `infinite`."""
 
@@ -49,19 +34,30 @@ class Real:
     above: bool = False
     below: bool = False
     infinite: bool = False
+    _noun: ClassVar[str] = "a number"
 
     def accepts(self, value: Any) -> bool:
-        if isinstance(value, bool) or not isinstance(value, RealNumber):
-            return False
-        value = float(value)
-        if math.isinf(value) and not self.infinite:
+        is_number = isinstance(value, RealNumber) and not isinstance(value, bool)
+        if not is_number or (value in (math.inf, -math.inf) and not self.infinite):
             return False
         high_enough = value > self.low if self.above else value >= self.low  # NaN is neither
         low_enough = self.high is None or (value < self.high if self.below else value <= self.high)
         return bool(high_enough and low_enough)
 
     def __str__(self) -> str:
-        return f"a number {_range(self.low, self.high, above=self.above, below=self.below)}"
+        start = f"{self._noun} above {self.low:g}" if self.above else f"{self._noun} of at least {self.low:g}"
+        if self.high is None:
+            return start
+        return f"{start} and {'below' if self.below else 'at most'} {self.high:g}"
+
+
+class Whole(Real):
+    """A whole number within bounds (inclusive); `True` is not a number."""
+
+    _noun = "a whole number"
+
+    def accepts(self, value: Any) -> bool:
+        return isinstance(value, Integral) and super().accepts(value)
 
 
 class OneOf:
@@ -70,8 +66,7 @@ class OneOf:
     def __init__(self, *values: Any) -> None:
         self.values = values
 
-    def accepts(self, value: Any) -> bool:
-        """Tell whether the value is one of those listed; 1 is not `True`."""
+    def accepts(self, value: Any) -> bool:  # 1 is not True
         return any(_same_kind(value, one) and value == one for one in self.values)
 
     def __str__(self) -> str:
@@ -81,8 +76,8 @@ class OneOf:
 FLAG = OneOf(True, False)
 PROBABILITY = Real(0, 1, above=True, below=True)
 
-# A rule, a literal, or a tuple of these: any of them will do.
-Allowed = Whole | Real | OneOf | str | None | tuple["Allowed", ...]
+Rule = Real | OneOf | str | None  # a text or None stands for itself
+Allowed = Rule | tuple[Rule, ...]  # of several, any will do
 
 
 def _same_kind(value: Any, one: Any) -> bool:
@@ -91,35 +86,18 @@ def _same_kind(value: Any, one: Any) -> bool:
     return isinstance(value, str) if isinstance(one, str) else type(value) is type(one)
 
 
-def _range(low: float, high: float | None, *, above: bool = False, below: bool = False) -> str:
-    start = f"above {low:g}" if above else f"of at least {low:g}"
-    if high is None:
-        return start
-    end = f"below {high:g}" if below else f"at most {high:g}"
-    return f"{start} and {end}"
-
-
 def _either(choices: list[str]) -> str:
     return choices[0] if len(choices) == 1 else f"{', '.join(choices[:-1])} or {choices[-1]}"
 
 
 def check_parameters(values: Mapping[str, Any], allowed: Mapping[str, Allowed]) -> None:
     """Raise `InvalidParameterError` for the first parameter whose value is not allowed; others are not looked at."""
-    for name, rule in allowed.items():
-        if name in values and not _accepts(rule, values[name]):
-            raise InvalidParameterError(f"{name} must be {_describe(rule)}, not {values[name]!r}.", parameter=name)
-
-
-def _accepts(rule: Allowed, value: Any) -> bool:
-    if isinstance(rule, tuple):
-        return any(_accepts(one, value) for one in rule)
-    return rule.accepts(value) if isinstance(rule, (Whole, Real, OneOf)) else OneOf(rule).accepts(value)
-
-
-def _describe(rule: Allowed) -> str:
-    if isinstance(rule, tuple):
-        return _either([_describe(one) for one in rule])
-    return str(rule) if isinstance(rule, (Whole, Real, OneOf)) else repr(rule)
+    for name, given in allowed.items():
+        several = given if isinstance(given, tuple) else (given,)
+        rules = [rule if isinstance(rule, (Real, OneOf)) else OneOf(rule) for rule in several]
+        if name in values and not any(rule.accepts(values[name]) for rule in rules):
+            expected = _either([str(rule) for rule in rules])
+            raise InvalidParameterError(f"{name} must be {expected}, not {values[name]!r}.", parameter=name)
 
 
 class Parameterized:
