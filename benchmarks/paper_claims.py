@@ -4,7 +4,7 @@
 
 Claim 1 (Ibrahim, Nguyen and Fu 2023): coupled cross-entropy does not need annotators who err independently. Claim 2
 (Ibrahim et al. 2019, Theorem 4): the more annotators, the more probably their confusions are sufficiently scattered.
-Figures need matplotlib (the docs extra).
+A third figure draws what specialists and scattered crowds look like. Figures need matplotlib (the docs extra).
 """
 
 from __future__ import annotations
@@ -100,6 +100,34 @@ def draw(name: str, lines: dict[str, Any], at: Any, *, xlabel: str, ylabel: str)
         figure.savefig(fresh, format="svg", metadata={"Date": None})
 
 
+def crowds_of_three() -> dict[str, Any]:
+    """(n_points, 3) what labels say about the true class in three crowds, after the appendix of the 2023 paper."""
+    near, far, weak = 0.94, 0.7, 0.6
+    others = [(0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0)]
+    return {
+        "near specialists": one_coin([near], 3)[0],
+        "scattered, no specialist": np.array([far, 1 - far, 0.0])[np.array(others)],
+        "neither": one_coin([weak], 3)[0],
+    }
+
+
+def draw_crowds() -> None:
+    """Three triangles side by side, each with the v of its points."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "simplex"
+    from matplotlib import pyplot
+
+    from crowdprism.plots import plot_simplex
+
+    figure, panels = pyplot.subplots(1, 3, figsize=(8, 2.8), layout="constrained")
+    for ax, (name, points) in zip(panels, crowds_of_three().items(), strict=True):
+        plot_simplex(points, ax=ax).set_title(f"{name}, v = {scattering(points).v_high:.2f}", fontsize=9)
+    with replacing_file(DOCS / "figures" / "claims_simplex.svg") as fresh:
+        figure.savefig(fresh, format="svg", metadata={"Date": None})
+
+
 def table(heads: list[str], rows: list[list[Any]]) -> str:
     """A Markdown table."""
     lines = [heads, ["---"] * len(heads), *[[str(cell) for cell in row] for row in rows]]
@@ -112,6 +140,7 @@ def main() -> None:
     seeds = parser.parse_args().seeds
     shares = {n_classes: [scattered_share(size, n_classes) for size in CROWD_SIZES] for n_classes in (3, 4)}
     print(shares, flush=True)
+    draw_crowds()
     errors = dependence_panel(seeds)
     names = {key: f"{key[1]}, {'copies' if key[0] else 'independent'}" for key in errors}
     lines = {names[key]: (values, COLOURS[key[1]], "--" if key[0] else "-") for key, values in errors.items()}
@@ -166,6 +195,16 @@ sufficiently scattered crowd, is certainly at most {near}.
 {scattered}
 
 None of the small crowds is scattered, nearly all with 64 annotators are. Real crowds have specialists, and need fewer.
+
+## The two conditions in a picture
+
+With three classes, what a label says about the true class is a point of a triangle whose corners are certainty. The
+identification results ask for points near every corner (near-class specialists, first triangle), or for points whose
+hull holds the circle (sufficiently scattered, second triangle: v is 1 although no point is near a corner). Annotators
+who are right with probability 0.6 and err evenly do neither (third). `crowdprism.plots.plot_simplex` draws the same
+picture of a result.
+
+![three crowds in the triangle](figures/claims_simplex.svg)
 """
 
 
