@@ -69,11 +69,12 @@ COMPILED := setup.py src/crowdprism/aggregators/_expectation.pyx
 	$(PIP) -e '.[train]'
 	@touch $@
 
-# All in one call to pip: each call builds the project anew.
+# All in one call to pip: each call builds the project anew. Modules are compiled when tests import them: compiling all
+# 15,000 would take a minute.
 WITH_SPARK := $(if $(shell command -v java),$(COMMA)spark)
 .venv/.test: .venv/bin/python pyproject.toml constraints.txt $(COMPILED)
 	@echo "Setting up .venv (once, a few minutes) ..."
-	$(PIP) -e '.[test$(WITH_SPARK)]'
+	$(PIP) --no-compile -e '.[test$(WITH_SPARK)]'
 	@touch .venv/.base $@
 
 .venv/.bench: .venv/.test
