@@ -1,7 +1,8 @@
 """Several choices, ordered classes and comparisons on simulated crowds, beside simpler methods and crowd-kit.
 
     python benchmarks/kinds_of_answers.py                 F1 of choices, errors of ratings, a million comparisons
-    CROWDPRISM_PEER_PYTHON=.../python benchmarks/kinds_of_answers.py     and crowd-kit's BradleyTerry on the same file
+    python benchmarks/kinds_of_answers.py --comparisons   the last alone
+    CROWDPRISM_PEER_PYTHON=.../python benchmarks/kinds_of_answers.py     and crowd-kit's BradleyTerry, by turns
 
 Data sets of ratings (adult, weather_cf, weather_amt, relevance) are measured where CROWDPRISM_DATA has them.
 """
@@ -11,10 +12,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -22,6 +26,8 @@ import polars as pl
 import crowdprism as cp
 from crowdprism.aggregators.multi_label import fit_choices
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
+from crowdprism.scoring import Comparisons
+from measured import RESULTS, store
 
 PEER = """
 import sys, time, json, pandas as pd
@@ -93,37 +99,55 @@ def measure_ratings() -> dict[str, dict[str, float]]:
     return found
 
 
-def measure_comparisons(n: int = 1_000_000, n_items: int = 100) -> dict[str, float]:
+def comparison_columns(n: int, n_items: int) -> pl.DataFrame:
     rng = np.random.default_rng(0)
     score = rng.normal(size=n_items)
     left = rng.integers(n_items, size=n)
     right = (left + rng.integers(1, n_items, size=n)) % n_items
     winner = np.where(rng.random(n) < 1 / (1 + np.exp(score[right] - score[left])), left, right)
     names = {"left": left, "right": right, "label": winner, "worker": rng.integers(500, size=n)}
-    frame = pl.DataFrame({name: [f"i{one}" for one in column] for name, column in names.items()})
-    columns = [frame[name] for name in ("left", "right", "label")]
-    cp.rank(*columns)  # starts the threads of polars
+    return pl.DataFrame({name: [f"i{one}" for one in column] for name, column in names.items()})
+
+
+def timed(work: Callable[[], Any]) -> tuple[Any, float]:
     start = time.perf_counter()
-    plain = cp.rank(*columns, prior=False, position_bias=False)
-    middle = time.perf_counter()
-    cp.rank(*columns, frame["worker"])
-    found = {"plain seconds": middle - start, "with judges seconds": time.perf_counter() - middle}
-    if "CROWDPRISM_PEER_PYTHON" in os.environ:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "pairs.csv")
-            frame.write_csv(path)
-            command = [os.environ["CROWDPRISM_PEER_PYTHON"], "-c", PEER, str(path)]
-            peer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-        strengths = np.exp(plain.scores) / np.exp(plain.scores).sum()
-        theirs = np.array([peer["scores"][name] for name in plain.items.tolist()])
-        found |= {
-            "crowd-kit seconds": peer["seconds"],
-            "largest difference": float(np.abs(strengths / theirs - 1).max()),
-        }
+    return work(), time.perf_counter() - start
+
+
+def measure_comparisons(n: int = 1_000_000, n_items: int = 100, rounds: int = 3) -> dict[str, Any]:
+    """Seconds of whole calls, from columns of names, and of the fit alone, from codes; the peer's turn after ours."""
+    frame = comparison_columns(n, n_items)
+    columns = [frame[name] for name in ("left", "right", "label")]
+    plain: dict[str, Any] = {"prior": False, "position_bias": False}
+    cp.rank(*columns)  # starts the threads of polars
+    found: dict[str, Any] = {"plain": [], "fit alone": [], "crowd-kit": []}
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "pairs.csv")
+        frame.write_csv(path)
+        for _ in range(rounds):
+            ranking, seconds = timed(lambda: cp.rank(*columns, **plain))
+            found["plain"].append(seconds)
+            codes = Comparisons.from_columns(*columns)
+            found["fit alone"].append(timed(lambda codes=codes: cp.rank(codes, **plain))[1])
+            if "CROWDPRISM_PEER_PYTHON" in os.environ:
+                command = [os.environ["CROWDPRISM_PEER_PYTHON"], "-c", PEER, str(path)]
+                peer = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+                found["crowd-kit"].append(peer["seconds"])
+                strengths = np.exp(ranking.scores) / np.exp(ranking.scores).sum()
+                theirs = np.array([peer["scores"][name] for name in ranking.items.tolist()])
+                found["largest difference"] = float(np.abs(strengths / theirs - 1).max())
+    found["with judges"] = [timed(lambda: cp.rank(*columns, frame["worker"]))[1]]
+    if found["crowd-kit"]:
+        found["times as fast"] = float(np.median(found["crowd-kit"]) / np.median(found["plain"]))
     return found
 
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    print(json.dumps({"F1 of choices": measure_choices(), "absolute error of ratings": measure_ratings()}, indent=2))
-    print(json.dumps({"a million comparisons": measure_comparisons()}, indent=2))
+    path = RESULTS / "kinds_of_answers.json"
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    if "--comparisons" not in sys.argv:
+        record |= {"F1 of choices": measure_choices(), "absolute error of ratings": measure_ratings()}
+    record["seconds of a million comparisons"] = measure_comparisons()
+    print(json.dumps(record, indent=2))
+    store("kinds_of_answers", {key: value for key, value in record.items() if key not in ("machine", "versions")})

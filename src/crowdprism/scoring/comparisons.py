@@ -78,7 +78,7 @@ class Comparisons:
         first, second = np.split(codes, 2)
         _require_names(items)
         _require_two_items(items, first, second)
-        outcome = _outcomes(columns["winner"], items, first, second, skip_missing=skip_missing)
+        outcome = _outcomes(columns, items, first, second, skip_missing=skip_missing)
         judges, by = encode([NOBODY] if judge is None else columns["judge"])
         by = np.zeros(len(first), np.int64) if judge is None else by
         groups, member = (None, None) if group is None else encode(columns["group"])
@@ -149,28 +149,33 @@ def _require_two_items(items: NameArray, left: NDArray[Any], right: NDArray[Any]
 
 
 def _outcomes(
-    winner: Any, items: NameArray, left: NDArray[Any], right: NDArray[Any], *, skip_missing: bool
+    columns: dict[str, Any], items: NameArray, left: NDArray[Any], right: NDArray[Any], *, skip_missing: bool
 ) -> NDArray[np.int8]:
     """(n,) code of each outcome; the name of one of the two items, else a word."""
-    distinct, code = encode(winner)
-    item = positions(items, distinct).astype(left.dtype)[code]
-    found: NDArray[np.int8] = (item != left).astype(np.int8)  # LEFT or RIGHT
-    rest = np.flatnonzero((item != right) & (found != LEFT))
+    winner = columns["winner"]
+    if all(is_text_column(columns[role]) for role in ("left", "right", "winner")):
+        is_left, is_right = ((winner == columns[role]).to_numpy() for role in ("left", "right"))
+    else:
+        names, code = encode(winner)
+        item = positions(items, names)[code]
+        is_left, is_right = item == left, item == right
+    found = np.where(is_left, LEFT, RIGHT).astype(np.int8)
+    rest = np.flatnonzero(~(is_left | is_right))
     if not len(rest):
         return found
-    names = distinct.tolist()
-    missing = np.array([is_missing(one) or one == "" for one in names], dtype=bool)[code[rest]]
+    distinct, code = encode(winner[rest] if is_text_column(winner) else [winner[at] for at in rest])
+    missing = np.array([is_missing(one) or one == "" for one in distinct.tolist()], dtype=bool)[code]
     if missing.any() and not skip_missing:
         raise InvalidAnnotationsError(
-            f"{int(missing.sum())} of {len(code)} comparisons have no winner; the first is row "
+            f"{int(missing.sum())} of {len(left)} comparisons have no winner; the first is row "
             f"{rest[np.argmax(missing)]} (from 0).",
             remedy="Pass {skip_missing:True} to leave them out, or write ties as `tie`.",
         )
-    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in names], dtype=np.int8)
-    found[rest] = np.where(missing, SKIPPED, word[code[rest]])
+    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()], dtype=np.int8)
+    found[rest] = np.where(missing, SKIPPED, word[code])
     wrong = (found[rest] == SKIPPED) & ~missing
     if wrong.any():
-        _refuse_winners(rest[wrong], distinct[code[rest[wrong]]].tolist(), items, left, right)
+        _refuse_winners(rest[wrong], distinct[code[wrong]].tolist(), items, left, right)
     return found
 
 
