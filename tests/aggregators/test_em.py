@@ -284,3 +284,11 @@ def test_hybrid_rises_within_each_of_its_two_stages(annotations: Annotations) ->
     for which in (0.0, 1.0):
         part = objective[stage == which]
         assert (np.diff(part) >= -1e-9 * (1 + np.abs(objective[0]))).all()
+
+
+def test_a_given_class_prior_is_taken_as_shares_of_its_sum() -> None:
+    annotations, _ = simulated(np.tile(np.full((3, 3), 0.2) + 0.4 * np.eye(3), (5, 1, 1)))
+    shares = make_aggregator("dawid-skene", class_prior=[0.2, 0.3, 0.5]).fit(annotations).result_
+    counts = make_aggregator("dawid-skene", class_prior=[2, 3, 5]).fit(annotations).result_
+    np.testing.assert_allclose(counts.class_prior, [0.2, 0.3, 0.5])
+    np.testing.assert_allclose(counts.class_probabilities, shares.class_probabilities)

@@ -70,6 +70,13 @@ def test_merged_files_keep_rows_numbers_notes_and_skips() -> None:
     assert whole.skipped == {"draft": Skipped(4, "a.csv line 2")}
 
 
+def test_an_id_is_the_same_in_a_file_with_types_and_in_one_without(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("item,annotator,label\n1,ann,x\n2,ann,y\n")
+    (tmp_path / "b.jsonl").write_text('{"item": 1, "annotator": "bob", "label": "y"}\n')
+    both = read_annotations_with_report([tmp_path / "a.csv", tmp_path / "b.jsonl"])[0]
+    assert both.items.tolist() == [1, 2]
+
+
 def test_polars_columns_stay_polars_where_all_are() -> None:
     assert isinstance(joined([pl.Series(["a"]), pl.Series(["b"])]), pl.Series)
     assert joined([pl.Series(["a"]), ["b"]]) == ["a", "b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,9 +11,11 @@ from torch.nn import functional
 
 from crowdprism.networks import coupled_cross_entropy, losses
 from crowdprism.networks.losses import (
+    Batch,
     confusion_gram,
     confusion_trace,
     joint_cross_entropy,
+    known_cross_entropy,
     log_columns,
     log_volume,
     prediction_gram,
@@ -270,3 +273,12 @@ def test_a_gram_that_is_not_finite_gives_nan_rather_than_a_number() -> None:
 
 def test_the_trace_sums_all_diagonals() -> None:
     assert float(confusion_trace(torch.eye(3).expand(4, -1, -1))) == 12
+
+
+def test_a_mixture_of_known_classes_counts_each_by_its_share() -> None:
+    log_probs = torch.tensor([[0.7, 0.3], [0.4, 0.6]]).log()
+    one = torch.zeros(2, dtype=torch.int64)
+    batch = Batch(log_probs, one, one, one, one, None, 2.0, 2, one, gold=torch.tensor([0, 1]))
+    mixed = replace(batch, partner=torch.tensor([1, 0]), share=torch.tensor([0.75, 0.75]))
+    expected = -sum(0.75 * math.log(own) + 0.25 * math.log(other) for own, other in ((0.7, 0.3), (0.6, 0.4)))
+    assert float(known_cross_entropy(log_probs, mixed)) == pytest.approx(expected)

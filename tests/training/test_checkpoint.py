@@ -169,6 +169,7 @@ def test_a_checkpoint_killed_while_it_is_removed_is_not_read_in_half(tmp_path: P
         folders = [CheckpointFolder(place / f"head-{head}", {}) for head in range(2)]
         for folder in folders:
             folder.save(1, {"a": torch.zeros(2)}, {})
+        assert has_checkpoint(place)
         killed = killed_before(call, lambda place=place: remove_checkpoints(place))
         if call > 1:
             assert not has_checkpoint(place)
