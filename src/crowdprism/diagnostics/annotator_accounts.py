@@ -265,6 +265,9 @@ def copying(annotations: Annotations, *, z: float = SUSPICIOUS_Z) -> CopyingSusp
     one, two, key = one[order], two[order], key[order]
     is_new = np.diff(key, prepend=-1) > 0
     pair = np.cumsum(is_new) - 1  # the place among pairs of annotators, which are sorted
+    often = np.bincount(pair)[pair] >= MIN_COMMON  # most pairs of a large crowd share too few items to be judged
+    one, two, key, is_new = one[often], two[often], key[often], is_new[often]
+    pair = np.cumsum(is_new) - 1
     first, second = np.divmod(key[is_new], max(n_annotators, 1))
     expected = np.empty(len(pair))
     at_once = max(1, ENTRIES_AT_ONCE // annotations.n_classes**2)
@@ -302,12 +305,12 @@ def suspicious_pairs(
     seen = np.bincount(pair, same, n_pairs)
     mean = np.bincount(pair, expected, n_pairs).astype(np.float64)
     spread = np.sqrt(np.bincount(pair, expected * (1 - expected), n_pairs) + FLOOR)
-    excess, judged = (seen - mean) / spread, common >= MIN_COMMON
-    if judged.sum() >= MIN_PAIRS:  # measured from the median of the judged pairs, in units of their usual scatter
-        centre = np.median(excess[judged])
-        usual = 1.4826 * np.median(np.abs(excess[judged] - centre))  # the median deviation of a normal law, scaled to 1
+    excess = (seen - mean) / spread
+    if n_pairs >= MIN_PAIRS:  # measured from the median of all pairs, in units of their usual scatter
+        centre = np.median(excess)
+        usual = 1.4826 * np.median(np.abs(excess - centre))  # the median deviation of a normal law, scaled to 1
         excess = (excess - max(centre, 0.0)) / max(usual, 1.0)
-    kept = np.flatnonzero(judged & (excess > threshold))
+    kept = np.flatnonzero(excess > threshold)
     kept = kept[np.argsort(-excess[kept], kind="stable")]
     first, second = (side[kept] for side in people)
     return CopyingSuspicion(first, second, common[kept], seen[kept].astype(np.int64), mean[kept], excess[kept])
