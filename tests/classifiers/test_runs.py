@@ -326,8 +326,21 @@ def test_classes_of_later_calls_are_announced_in_the_first() -> None:
         made().partial_fit(X, labels).partial_fit(X, Annotations.from_dense(table))
 
 
-def test_a_loaded_model_cannot_go_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["geocrowdnet-f", "doctornet-item", "conal", "mbem", "gaussian-process"])
+def test_a_loaded_model_goes_on_as_the_model_that_was_saved(name: str, tmp_path: Path) -> None:
+    X, table, _ = crowd()
+    model = made(name, input_noise="auto", n_heads=2).fit(X, table)
+    model.save(tmp_path / "run")
+    loaded = load_classifier(tmp_path / "run").partial_fit(X, table, epochs=2)
+    model.partial_fit(X, table, epochs=2)
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    assert loaded.histories_ == model.histories_
+
+
+def test_a_model_of_an_older_version_cannot_go_on(tmp_path: Path) -> None:
     X, table, _ = crowd()
     made().fit(X, table).save(tmp_path / "run")
-    with pytest.raises(InvalidParameterError, match="loaded model cannot go on"):
-        load_classifier(tmp_path / "run").partial_fit(X, table)
+    model = load_classifier(tmp_path / "run")
+    del model._head_states
+    with pytest.raises(InvalidParameterError, match="older version"):
+        model.partial_fit(X, table)

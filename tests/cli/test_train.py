@@ -50,6 +50,16 @@ def test_train_then_predict_from_files(run, tmp_path: Path) -> None:
     assert rows_of((tmp_path / "new.csv").read_text()) == predicted
 
 
+def test_training_of_a_run_goes_on_into_another(run, tmp_path: Path) -> None:
+    labels, features = digits_files(tmp_path)
+    first, second = tmp_path / "run", tmp_path / "run2"
+    assert run("train", labels, "-x", features, "-o", first, "--epochs", 2, "--network", "linear").code == 0
+    went_on = run("train", labels, "-x", features, "--continue", first, "-o", second, "--epochs", 3)
+    assert went_on.code == 0, went_on.err
+    assert len(cp.load(second).histories_[0]["total"]) == 5
+    assert len(cp.load(first).histories_[0]["total"]) == 2
+
+
 def test_the_confidence_of_predictions_is_about_the_share_that_is_right(run, tmp_path: Path) -> None:
     data = cp.load_dataset("digits")
     train, test = data.splits["train"], data.splits["test"]

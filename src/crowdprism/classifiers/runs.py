@@ -233,7 +233,9 @@ def partial_fit(model: Model, X: Any, y: Any, classes: Any, sample_weight: Any, 
     fitted = getattr(model, "predictor_", None)
     if fitted is not None:
         if not hasattr(model, "_head_states"):
-            raise InvalidParameterError("A loaded model cannot go on: its training state was not saved. Use fit.")
+            raise InvalidParameterError(
+                "This model was saved by an older version, without what training goes on from. Use fit."
+            )
         known = model.result_
         annotations = annotations.reindexed(annotators=known.annotators.tolist(), classes=known.classes.tolist())
     elif classes is not None:

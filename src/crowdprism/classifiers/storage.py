@@ -44,6 +44,7 @@ FIELDS: dict[str, type | tuple[type, ...]] = {
     "n_heads": int,
     "histories": list,
     "temperature": (float, int),
+    "chosen_settings": (dict, type(None)),
 }
 
 
@@ -59,12 +60,15 @@ def write_into(model: CrowdClassifier, folder: Path) -> None:
     """Write the model's files into an existing folder, not atomically; `save` is the safe way."""
     model._require_fitted()
     model.result_.write_into(folder)
-    (folder / WEIGHTS_FILE).write_bytes(safetensors.torch.save(predictor_tensors(model.predictor_)))
+    (folder / WEIGHTS_FILE).write_bytes(safetensors.torch.save(model_tensors(model)))
     (folder / CLASSIFIER_FILE).write_text(json.dumps(model_record(model)), encoding="utf-8")
 
 
-def predictor_tensors(predictor: Predictor) -> dict[str, torch.Tensor]:
-    tensors = prefixed("scaling", predictor.scaling.state_dict())
+def model_tensors(model: CrowdClassifier) -> dict[str, torch.Tensor]:
+    """What predictions need, and the states of the crowd heads, with which training goes on."""
+    predictor, tensors = model.predictor_, prefixed("scaling", model.predictor_.scaling.state_dict())
+    for place, state in enumerate(getattr(model, "_head_states", [])):
+        tensors |= prefixed(f"head-{place}", state)
     for place, member in enumerate(predictor.members):
         tensors |= prefixed(f"network-{place}", member.network.state_dict())
         tensors[f"order-{place}"] = torch.from_numpy(member.order)
@@ -89,6 +93,7 @@ def model_record(model: CrowdClassifier) -> dict[str, Any]:
         "histories": model.histories_,
         "threads": model.threads_,
         "temperature": predictor.temperature,
+        "chosen_settings": getattr(model, "chosen_settings_", {}),
     }
 
 
@@ -136,7 +141,11 @@ def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], networ
     if record["network"] is None:
         model.network = network
     model.check_params()
-    model.predictor_ = restored_predictor(model, record, checked_tensors(files), result, network)
+    tensors = checked_tensors(files)
+    model.predictor_ = restored_predictor(model, record, tensors, result, network)
+    if record["chosen_settings"] is not None:
+        model.chosen_settings_ = record["chosen_settings"]
+        model._head_states = [without_prefix(f"head-{place}", tensors) for place in range(record["n_heads"])]
     model.n_features_in_ = record["input_shape"][0]
     model.classes_ = result.classes
     model.histories_ = record["histories"]
@@ -149,7 +158,7 @@ def checked_record(files: RunFiles) -> dict[str, Any]:
     for name in (CLASSIFIER_FILE, WEIGHTS_FILE):
         if name not in files:
             raise ResultFormatError(f"{files.folder} holds no classifier ({files.folder / name} is missing).")
-    record = {"temperature": 1.0} | files.read_json(CLASSIFIER_FILE)  # older models have none
+    record = {"temperature": 1.0, "chosen_settings": None} | files.read_json(CLASSIFIER_FILE)  # older models have none
     require_schema(record, MODEL_SCHEMA, files.folder)
     for name, kind in FIELDS.items():
         if not isinstance(record[name], kind) or isinstance(record[name], bool):

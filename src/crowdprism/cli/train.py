@@ -39,6 +39,9 @@ def train(
     method: str = options.method_option(DEFAULT_METHOD, options.classifier_names),
     network: str = typer.Option("auto", help="Name of the network; chosen by the features by default."),
     epochs: int | None = typer.Option(None, help="Passes over the data."),
+    onwards: Path | None = typer.Option(
+        None, "--continue", help="Go on training the classifier of this run folder; its method and network stay."
+    ),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training with the same --output."),
     checkpoint: Path | None = typer.Option(
         None, help="Folder for the state after each epoch; OUTPUT.checkpoint by default."
@@ -58,7 +61,7 @@ def train(
     """
     if not features.given:
         raise InvalidParameterError(f"{NO_FEATURES} {' '.join(map(str, files))}")
-    place = checkpoint or (None if output is None else Path(f"{output}.checkpoint"))
+    place = checkpoint or (None if output is None or onwards else Path(f"{output}.checkpoint"))
     inputs = [*files, features.features, reading.gold_file]
     with ExitStack() as on_exit:
         helps = joined(device.device, on_exit)
@@ -72,11 +75,15 @@ def train(
         settings: dict[str, Any] = {"network": network, "random_state": seed, "device": device.device}
         settings |= {} if epochs is None else {"epochs": epochs}
         settings |= {} if place is None else {"checkpoint": place, "resume": resume}
-        model = cp.make_classifier(method, **settings)
+        model = cp.make_classifier(method, **settings) if onwards is None else load_trained(onwards)
+        method = model.name if onwards else method
         voices.apply(model, annotations)
         values = found.features.values
         remark(f"training {method} on {len(values)} items of shape {tuple(values.shape[1:])}")
-        model.fit(values, annotations)
+        if onwards is None:
+            model.fit(values, annotations)
+        else:
+            model.partial_fit(values, annotations, epochs=epochs or model.epochs)
         if helps:
             return
         about = describe_source(model.result_, files, account)
@@ -160,11 +167,7 @@ def predict(
 
     if output is not None:
         run_folder.require_writable(output, inputs=[features])
-    model = cp.load(run)
-    if isinstance(model, cp.FitResult):
-        raise InvalidParameterError(
-            f"{run} holds the result of {model.method}, which has no classifier. Train one with `crowdprism train`."
-        )
+    model = load_trained(run)
     options.require_exists(features)
     device.apply(torch=True)
     found = item_features(features, text_column=text_column, id_column=id_column, array=array, recipe=Recipe.load(run))
@@ -175,6 +178,15 @@ def predict(
         print_csv(columns)
     else:
         run_folder.save_csv(output, columns)
+
+
+def load_trained(run: Path) -> Any:
+    model = cp.load(run)
+    if isinstance(model, cp.FitResult):
+        raise InvalidParameterError(
+            f"{run} holds the result of {model.method}, which has no classifier. Train one with `crowdprism train`."
+        )
+    return model
 
 
 def predicted_columns(
