@@ -12,7 +12,9 @@ import polars as pl
 import pytest
 
 import crowdprism as cp
+from crowdprism.classifiers import inputs
 from crowdprism.cli import BAD_INPUT, INTERRUPTED
+from crowdprism.formats import feature_files
 from crowdprism.formats.write import write_annotations
 
 
@@ -58,6 +60,24 @@ def test_training_of_a_run_goes_on_into_another(run, tmp_path: Path) -> None:
     assert went_on.code == 0, went_on.err
     assert len(cp.load(second).histories_[0]["total"]) == 5
     assert len(cp.load(first).histories_[0]["total"]) == 2
+
+
+def test_features_of_a_large_parquet_file_are_worked_on_from_disk(
+    run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels, features = digits_files(tmp_path)
+    pl.read_csv(features).write_parquet(tmp_path / "features.parquet", row_group_size=30)
+    predicted = []
+    for bytes_in_memory in (2**28, 100):
+        monkeypatch.setattr(feature_files, "ON_DISK_FROM", bytes_in_memory)
+        monkeypatch.setattr(inputs, "IN_MEMORY_BYTES", bytes_in_memory)
+        folder = tmp_path / f"run-{bytes_in_memory}"
+        features = ["-x", tmp_path / "features.parquet"]
+        trained = run("train", labels, *features, "-o", folder, "--epochs", 3, "--network", "linear")
+        assert trained.code == 0, trained.err
+        assert ("GB of features are in a temporary file in" in trained.err) == (bytes_in_memory == 100)
+        predicted.append(rows_of(run("-q", "predict", folder, *features).out))
+    assert [row["label"] for row in predicted[0]] == [row["label"] for row in predicted[1]]
 
 
 def test_the_confidence_of_predictions_is_about_the_share_that_is_right(run, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from crowdprism.errors import InvalidParameterError, UnreadableFileError
 from crowdprism.formats import read_annotations
-from crowdprism.formats.item_content import read_features
+from crowdprism.formats.feature_files import read_features
 from crowdprism.formats.unpacking import limit_for, size_in_bytes, unpack, zstd_bound
 
 TABLE = b"item,annotator,label\n1,a,x\n2,b,y\n"

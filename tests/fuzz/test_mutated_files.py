@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from crowdprism.annotations.names import name_array
 from crowdprism.errors import CrowdprismError, LostInformationWarning
 from crowdprism.formats import FORMATS
+from crowdprism.formats.feature_files import read_features
 from crowdprism.formats.gold_file import read_gold
-from crowdprism.formats.item_content import read_features
 from crowdprism.formats.read import read_annotations_with_report
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))

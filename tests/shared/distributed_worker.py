@@ -12,11 +12,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 import torch
 
 from crowdprism.classifiers import CLASSIFIERS, inputs, make_classifier
 from crowdprism.cli import main
+from crowdprism.formats import feature_files
 from crowdprism.networks import GeometricHead, build_network, diagonal_confusions, make_annotator_layer
 from crowdprism.seeding import torch_stream
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
@@ -47,7 +49,7 @@ def fitted(name: str, **settings: Any) -> dict[str, np.ndarray]:
 
 
 def fitted_from_disk() -> dict[str, np.ndarray]:
-    """Weights of a fit on a memory-mapped file, and the share of the training items' rows that this process read."""
+    """Weights of a fit on a Parquet file that counts as large, and the share of the rows that this process read."""
     features, crowd = data(100)
     n_read = 0
     batches = DatasetItems.batches
@@ -58,11 +60,15 @@ def fitted_from_disk() -> dict[str, np.ndarray]:
         return batches(self, order, generator)
 
     with TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        np.save(Path(folder) / "features.npy", features)
+        pl.DataFrame(
+            {"item": range(100), **{f"x{place}": column for place, column in enumerate(features.T)}}
+        ).write_parquet(f"{folder}/x.parquet")
+        patch.setattr(feature_files, "ON_DISK_FROM", 100)
         patch.setattr(inputs, "IN_MEMORY_BYTES", 100)
         patch.setattr(DatasetItems, "batches", counted)
         given = {"epochs": 2, "batch_size": 34, "network": "linear", "input_noise": 0.0, "temperature": 1.0}
-        mapped = np.load(Path(folder) / "features.npy", mmap_mode="r")
+        mapped = feature_files.read_features(f"{folder}/x.parquet").values
+        assert isinstance(mapped, np.memmap)
         model = make_classifier("geocrowdnet-f", learning_rate=0.05, random_state=0, **given).fit(mapped, crowd)
     return {"probabilities": model.result_.class_probabilities, "read": np.array(n_read / 200)}
 

@@ -13,7 +13,7 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.features import image_embeddings, text_embeddings
 from crowdprism.features.image_embeddings import image_files, images_of_items
 from crowdprism.features.recipe import Recipe, cached, file_stamp
-from crowdprism.formats.item_content import Features, read_features
+from crowdprism.formats.feature_files import Features, read_features
 
 __all__ = ["Features", "ItemFeatures", "Recipe", "image_features", "item_features", "text_features"]
 
@@ -66,7 +66,7 @@ def item_features(
             found = text_features(texts, embedding=embedding, text_column=text_column, state=state)
             return replace(found, recipe=replace(found.recipe, id_column=id_column or ""))
     features = read_features(path, id_column=id_column, array=array, usual_id=usual_id)
-    return ItemFeatures(features, Recipe(id_column=id_column or ""))
+    return ItemFeatures(features, Recipe(id_column=id_column or ""), (features.remark,) if features.remark else ())
 
 
 def image_features(

@@ -22,7 +22,7 @@ from crowdprism import errors
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.features.recipe import choose_embedding, embed_in_batches
 from crowdprism.formats.documents import Document
-from crowdprism.formats.item_content import ids_of_table
+from crowdprism.formats.feature_files import ids_of_table
 from crowdprism.formats.read import decoding
 from crowdprism.formats.unpacking import read_bytes
 from crowdprism.seeding import stream

@@ -9,6 +9,11 @@ from __future__ import annotations
 
 import io
 import math
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from tokenize import TokenError
 from typing import Any
 
@@ -74,25 +79,49 @@ ROW_GROUPS, N_ROWS = 4, 3
 COLUMNS, COLUMN, N_VALUES, PACKED_SIZE, DATA_START, DICTIONARY_START = 1, 3, 5, 7, 9, 11
 PAGE_SIZE, PACKED_PAGE_SIZE, DATA_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 = 2, 3, 5, 7, 8
 Struct = dict[int, Any]
+Buffer = bytes | mmap.mmap
 
 
 def read_parquet(data: bytes, name: str, max_size: int | None) -> pl.DataFrame:
     """Read a Parquet file whose pages and cells fit the limit: a few bytes can stand for millions of equal rows."""
     limit = limit_for(len(data), max_size)
-    try:
-        footer = read_footer(data)
-        n_bytes = sum(checked_column(data, one) for group in row_groups(footer) for one in structs(group, COLUMNS))
-        scan = pl.scan_parquet(io.BytesIO(data))
-        n_cells = number(footer, N_ROWS) * max(len(scan.collect_schema()), 1)
+    with damaged_parquet(name):
+        n_rows, n_bytes = checked_sizes(data)
+        n_cells = sum(n_rows) * max(len(pl.scan_parquet(io.BytesIO(data)).collect_schema()), 1)
         if max(n_bytes, n_cells * CELL_BYTES) <= limit:
             return pl.read_parquet(io.BytesIO(data))
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        reason = str(error).split("\n")[0]
-        raise UnreadableFileError(f"{name} is a damaged or truncated Parquet file ({reason}).") from error
     raise too_large(name, "states that it unpacks to", limit)
 
 
-def read_footer(data: bytes) -> Struct:
+@contextmanager
+def damaged_parquet(name: str) -> Iterator[None]:
+    """Turn what is raised while a Parquet file is read into an error that names the file."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
+        if isinstance(error, UnreadableFileError):
+            raise
+        reason = str(error).split("\n")[0]
+        raise UnreadableFileError(f"{name} is a damaged or truncated Parquet file ({reason}).") from error
+
+
+def sizes_of_parquet(path: Path) -> tuple[list[int], int]:
+    """As `checked_sizes`, of a file that is not read into memory."""
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size == 0:
+            raise UnreadableFileError(f"{path} is empty.")
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return checked_sizes(data)
+
+
+def checked_sizes(data: Buffer) -> tuple[list[int], int]:
+    """Numbers of rows of the row groups, and the bytes that all pages, which must lie in the file, unpack to."""
+    groups = row_groups(read_footer(data))
+    n_bytes = sum(checked_column(data, column) for group in groups for column in structs(group, COLUMNS))
+    return [number(group, N_ROWS) for group in groups], n_bytes
+
+
+def read_footer(data: Buffer) -> Struct:
     size = int.from_bytes(data[-8:-4], "little")
     if len(data) < 12 or data[-4:] != MAGIC or size > len(data) - 12:
         raise ValueError("it has no footer")
@@ -108,7 +137,7 @@ def row_groups(footer: Struct) -> list[Struct]:
     return groups
 
 
-def checked_column(data: bytes, chunk: Struct) -> int:
+def checked_column(data: Buffer, chunk: Struct) -> int:
     """Bytes that the pages of a column unpack to; every page lies in the file and holds a part of the values stated."""
     (column,) = structs(chunk, COLUMN) or [{}]
     n_values, size, start = (number(column, field) for field in (N_VALUES, PACKED_SIZE, DATA_START))
@@ -150,7 +179,7 @@ def structs(struct: Struct, field: int) -> list[Struct]:
 class Thrift:
     """A reader of Thrift's compact protocol; past the end is a ValueError."""
 
-    def __init__(self, data: bytes, at: int) -> None:
+    def __init__(self, data: Buffer, at: int) -> None:
         self.data = data
         self.at = at
 
