@@ -32,7 +32,7 @@ from crowdprism.diagnostics.co_labelling import (
 from crowdprism.diagnostics.findings import Finding, Findings, Severity
 from crowdprism.diagnostics.identifiability import examine
 from crowdprism.diagnostics.item_accounts import ItemReport, LabelQuality, item_report, label_quality
-from crowdprism.diagnostics.label_evidence import Intervals, annotator_intervals, matching, result_intervals
+from crowdprism.diagnostics.label_evidence import matching
 from crowdprism.diagnostics.next_labels import Suggestion, suggest
 from crowdprism.diagnostics.scattering import Scattering, confusion_rows, scattering
 
@@ -43,6 +43,5 @@ __all__ += ["Calibration", "calibration", "fit_temperature", "with_temperature"]
 __all__ += ["AnnotatorAgreement", "CoLabellingGraph", "Coverage", "PairwiseAgreement"]
 __all__ += ["annotator_agreement", "co_labelling_graph", "cohen_kappa", "coverage", "pairwise_agreement", "scott_pi"]
 __all__ += ["Finding", "Findings", "Severity", "examine"]
-__all__ += ["ItemReport", "LabelQuality", "item_report", "label_quality"]
-__all__ += ["Intervals", "annotator_intervals", "matching", "result_intervals"]
+__all__ += ["ItemReport", "LabelQuality", "item_report", "label_quality", "matching"]
 __all__ += ["Suggestion", "suggest", "Scattering", "confusion_rows", "scattering"]

@@ -2,10 +2,6 @@
 
 An item's class probabilities contain the annotator's own label. To judge that label, divide by the annotator's
 confusion: what remains is what features, prior and the other annotators say.
-
-Intervals come from draws of all confusions by Gibbs sampling: true classes given confusions, confusions given true
-classes. Confusion rows scatter around a matrix with one accuracy per annotator; that accuracy and the amount of scatter
-in this crowd are drawn too, so annotators with few labels borrow the right amount from the others.
 """
 
 from __future__ import annotations
@@ -19,10 +15,8 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import same_names
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
-from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import cell_counts
-from crowdprism.seeding import stream
 
 FloatArray = NDArray[np.float64]
 
@@ -33,14 +27,6 @@ PSEUDO_COUNT = 0.5  # Jeffreys' prior for how often each label is given
 ACCURACY_GRID = np.linspace(0.0025, 0.9975, 200)
 FACTORS = 32  # probabilities multiplied before a logarithm is taken; the product of so many cannot vanish
 CHANCE_BAND = 0.15  # an accuracy within this share of the way from chance to perfection counts as chance
-
-N_DRAWS = 400
-N_WARM_UP = 60
-MIN_LABELS = 5  # with fewer labels, intervals span nearly everything
-N_FIRST_STEPS = 10  # EM steps, to start near the answer
-ACCURACIES = np.linspace(0.0125, 0.9875, 40)
-STRENGTHS = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0])  # pseudo-labels per row
-CENTRE_EVERY = 4  # sweeps between draws of accuracies and strength, which take the longest
 
 
 def matching(result: FitResult, annotations: Annotations) -> Annotations:
@@ -201,147 +187,3 @@ def dirichlet_multinomial(counts: FloatArray) -> FloatArray:
     prior = counts.shape[-1] * PSEUDO_COUNT
     cells = gammaln(counts + PSEUDO_COUNT) - gammaln(PSEUDO_COUNT)
     return np.asarray(gammaln(prior) - gammaln(counts.sum(axis=-1) + prior) + cells.sum(axis=-1))
-
-
-@dataclass(frozen=True)
-class Intervals:
-    """Credible intervals of confusions and of the probability that a label is right."""
-
-    confusion_low: FloatArray  # (n_annotators, true class, given label)
-    confusion_high: FloatArray
-    accuracy: FloatArray  # (n_annotators,) posterior mean
-    accuracy_low: FloatArray
-    accuracy_high: FloatArray
-    enough: NDArray[np.bool_]  # (n_annotators,) intervals of the others are NaN
-    level: float  # probability with which an interval holds the true value
-    remarks: tuple[str, ...] = ()  # who was left out
-
-
-def annotator_intervals(
-    annotations: Annotations,
-    class_probabilities: Any,
-    *,
-    class_prior: Any = None,
-    level: float = 0.95,
-    n_draws: int = N_DRAWS,
-    min_labels: int = MIN_LABELS,
-    start: Any = None,
-    seed: int = 0,
-) -> Intervals:
-    """Credible intervals for every annotator's confusion matrix and accuracy.
-
-    Parameters
-    ----------
-    class_probabilities
-        (n_items, n_classes) from features alone, such as `model.predict_proba(X)`, or the class prior in every row.
-        Not the posterior given the annotations, which would count them twice; `result_intervals` takes that. They count
-        as known: soften those of a network fitted to the same annotations (`calibration.fit_temperature`).
-    class_prior
-        (n_classes,) weights of the classes in the accuracy; by default the mean of `class_probabilities`.
-    start
-        (n_annotators, true class, given label) confusions to begin from. Needed if the class probabilities do not
-        tell the classes apart, such as a bare prior: the classes could come out in any order.
-
-    Examples
-    --------
-    >>> a = Annotations.from_dense([[0, 0]] * 30 + [[1, 1]] * 30)
-    >>> found = annotator_intervals(a, np.repeat(np.eye(2), 30, axis=0))
-    >>> bool(found.accuracy_low[0] > 0.9), bool(found.accuracy_high[0] <= 1)
-    (True, True)
-    """
-    shares = require_probabilities(class_probabilities, annotations)
-    if not 0 < level < 1:
-        raise InvalidParameterError(f"The level must lie between 0 and 1, not {level}.")
-    counts = annotations.labels_per_annotator
-    enough = counts >= min_labels
-    if not enough.any():
-        raise UnsuitableDataError(
-            f"No annotator has {min_labels} annotations (the most is {counts.max(initial=0)}); intervals would span "
-            "nearly everything. Collect more annotations per annotator, or lower min_labels."
-        )
-    prior = shares.mean(axis=0) if class_prior is None else np.asarray(class_prior, dtype=float)
-    drawn = draw_confusions(annotations, shares, start=start, n_draws=n_draws, seed=seed)
-    tails = [(1 - level) / 2, (1 + level) / 2]
-    accuracy = np.einsum("dmkk,k->dm", drawn, prior / prior.sum())
-    blank = np.where(enough, 1.0, np.nan)
-    low, high = np.quantile(drawn, tails, axis=0) * blank[:, None, None]
-    accuracy_low, accuracy_high = np.quantile(accuracy, tails, axis=0) * blank
-    few = annotations.annotators[~enough].tolist()
-    remark = f"{len(few)} of {len(enough)} annotators have fewer than {min_labels} annotations and get no interval"
-    remarks = (f"{remark}: {some(few)}.",) if few else ()
-    return Intervals(low, high, accuracy.mean(axis=0), accuracy_low, accuracy_high, enough, level, remarks)
-
-
-def result_intervals(result: FitResult, annotations: Annotations, **options: Any) -> Intervals:
-    """As `annotator_intervals`, for a result whose class probabilities already contain the annotations.
-
-    All annotations are divided out of the class probabilities first; what features or prior say remains.
-    """
-    annotations = matching(result, annotations)
-    confusions = np.maximum(require_confusions(result, "An interval"), FLOOR)
-    log = np.log(np.maximum(np.asarray(result.class_probabilities, dtype=float), FLOOR))
-    options = {"class_prior": result.class_prior, "start": result.confusions} | options
-    return annotator_intervals(annotations, normalized(log - log_seen(annotations, confusions)), **options)
-
-
-def draw_confusions(
-    annotations: Annotations, shares: FloatArray, *, start: Any = None, n_draws: int, seed: int
-) -> FloatArray:
-    """Draws from the posterior of the confusions: (n_draws, n_annotators, true class, given label)."""
-    random = stream(seed, "intervals")
-    log_shares = np.log(np.maximum(shares, FLOOR))
-    confusions = first_confusions(annotations, log_shares) if start is None else np.asarray(start, dtype=float)
-    accuracy, strength = np.full(len(confusions), 0.5), 4.0
-    annotator, n_classes = annotations.annotator.astype(np.int64), annotations.n_classes
-    drawn = np.empty((n_draws, *confusions.shape), dtype=np.float32)
-    with progress("intervals", total=N_WARM_UP + n_draws) as bar:
-        for step in range(-N_WARM_UP, n_draws):
-            log = log_shares + log_seen(annotations, np.maximum(confusions, FLOOR))
-            truth = (log + random.gumbel(size=log.shape)).argmax(axis=1)  # a true class for each item
-            cell = (annotator * n_classes + truth[annotations.item]) * n_classes + annotations.label
-            counts = np.bincount(cell, minlength=confusions.size).reshape(confusions.shape).astype(np.float64)
-            if step % CENTRE_EVERY == 0:
-                accuracy, strength = draw_centre(counts, strength, random)
-            rows = random.standard_gamma(counts + strength * coin_matrices(accuracy, n_classes)) + FLOOR
-            confusions = rows / rows.sum(axis=2, keepdims=True)
-            if step >= 0:
-                drawn[step] = confusions
-            bar.advance()
-    return drawn
-
-
-def first_confusions(annotations: Annotations, log_shares: FloatArray) -> FloatArray:
-    """Some EM steps with the class probabilities held fixed."""
-    shares = np.exp(log_shares)
-    for _ in range(N_FIRST_STEPS):
-        counts = cell_counts(annotations, shares[annotations.item].T) + 1 / shares.shape[1]
-        confusions = counts / counts.sum(axis=2, keepdims=True)
-        shares = normalized(log_shares + log_seen(annotations, confusions))
-    return np.asarray(confusions)
-
-
-def coin_matrices(accuracy: FloatArray, n_classes: int) -> FloatArray:
-    """Matrices with one accuracy each and even errors: (n_annotators, true class, given label)."""
-    wrong = ((1 - accuracy) / (n_classes - 1))[:, None, None]
-    return np.where(np.eye(n_classes, dtype=bool), accuracy[:, None, None], wrong)
-
-
-def centre_likelihood(counts: FloatArray, accuracy: FloatArray, strength: float) -> FloatArray:
-    """Log probability of each annotator's counts, rows scattering around one accuracy: (n_annotators,)."""
-    from scipy.special import gammaln
-
-    centre = strength * coin_matrices(accuracy, counts.shape[1])
-    cells = gammaln(counts + centre) - gammaln(centre)
-    rows = gammaln(strength) - gammaln(counts.sum(axis=2) + strength)
-    return np.asarray(cells.sum(axis=(1, 2)) + rows.sum(axis=1))
-
-
-def draw_centre(counts: FloatArray, strength: float, random: np.random.Generator) -> tuple[FloatArray, float]:
-    """Each annotator's accuracy, and the crowd's common strength, given counts; confusions are summed out."""
-    people = len(counts)
-    log = np.stack([centre_likelihood(counts, np.full(people, value), strength) for value in ACCURACIES], axis=1)
-    accuracy = ACCURACIES[(log + random.gumbel(size=log.shape)).argmax(axis=1)]
-    # Steps of the grid are too coarse for annotators with many labels.
-    accuracy = accuracy + random.uniform(-0.5, 0.5, people) * (ACCURACIES[1] - ACCURACIES[0])
-    total = np.array([centre_likelihood(counts, accuracy, value).sum() for value in STRENGTHS])
-    return accuracy, float(STRENGTHS[(total + random.gumbel(size=len(total))).argmax()])
