@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from crowdprism.aggregators import AGGREGATORS, make_aggregator
+from crowdprism.aggregators import AGGREGATORS, blocks, make_aggregator
 from crowdprism.aggregators.em import Sums, group_bounds
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.annotations import Annotations
@@ -39,6 +39,7 @@ METHODS: dict[str, dict[str, Any]] = {
     "ibcc": {"max_iter": 6, "tolerance": 0},
     "ebcc": {"n_subtypes": 2, "n_restarts": 2, "max_iter": 4, "tolerance": 0},
 }
+ROUNDING = 0 if blocks.COMPILED else 1e-10  # in SciPy the sums of a block start anew
 LEARNED = ("confusions", "skills", "class_prior", "confusion_posterior", "labels_per_annotator", "class_probabilities")
 
 
@@ -47,8 +48,10 @@ def require_same(found: FitResult, expected: FitResult) -> None:
         one, other = getattr(found, name), getattr(expected, name)
         assert (one is None) == (other is None), name
         if one is not None:
-            np.testing.assert_allclose(one, other, rtol=0, atol=0, err_msg=name)
-    assert found.history == expected.history
+            np.testing.assert_allclose(one, other, rtol=0, atol=ROUNDING, err_msg=name)
+    assert found.history.keys() == expected.history.keys()
+    for name, values in expected.history.items():
+        np.testing.assert_allclose(found.history[name], values, rtol=ROUNDING, atol=ROUNDING, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +69,9 @@ def test_a_store_gives_the_bits_of_memory(
     labels = pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet")
     assert labels["item"].to_list() == crowd.items.tolist()
     assert labels["label"].to_list() == expected.labels().tolist()
-    assert labels["probability"].to_list() == expected.class_probabilities.max(axis=1).tolist()
+    assert labels["probability"].to_numpy() == pytest.approx(
+        expected.class_probabilities.max(axis=1), rel=0, abs=ROUNDING
+    )
     assert labels["annotations"].to_list() == crowd.labels_per_item.tolist()
     assert not (tmp_path / "run.unfinished").exists()
     require_same(FitResult.load(tmp_path / "run"), found)
@@ -154,7 +159,9 @@ def test_gold_in_a_store_is_used_as_in_memory(name: str, crowd: Annotations, tmp
     assert found.n_known == expected.n_known
     labels = pl.read_parquet(tmp_path / "run" / "labels" / "*.parquet")
     assert labels["label"].to_list() == expected.labels().tolist()
-    assert labels["probability"].to_list() == expected.class_probabilities.max(axis=1).tolist()
+    assert labels["probability"].to_numpy() == pytest.approx(
+        expected.class_probabilities.max(axis=1), rel=0, abs=ROUNDING
+    )
 
 
 def test_gold_in_a_store_can_be_left_out(store: Shards, crowd: Annotations, tmp_path: Path) -> None:
@@ -185,8 +192,8 @@ def test_every_item_is_visited_once_and_in_order(data: StoredAnnotations, crowd:
 
 def test_counts_of_votes_are_those_of_memory(data: StoredAnnotations, crowd: Annotations) -> None:
     found, expected = ConfusionPass(data).count_votes(), ConfusionPass(crowd).count_votes()
-    assert np.array_equal(found.counts, expected.counts)
-    assert np.array_equal(found.class_totals, expected.class_totals)
+    np.testing.assert_allclose(found.counts, expected.counts, rtol=ROUNDING)
+    np.testing.assert_allclose(found.class_totals, expected.class_totals, rtol=ROUNDING)
 
 
 def test_weighted_annotations_have_the_weights_of_memory(tmp_path: Path) -> None:
@@ -198,4 +205,4 @@ def test_weighted_annotations_have_the_weights_of_memory(tmp_path: Path) -> None
     data = StoredAnnotations(store, labels=nothing, journal=nothing)
     found, expected = ConfusionPass(data), ConfusionPass(a)
     assert found.total_weight == expected.total_weight
-    assert np.array_equal(found.count_votes().counts, expected.count_votes().counts)
+    np.testing.assert_allclose(found.count_votes().counts, expected.count_votes().counts, rtol=ROUNDING)
