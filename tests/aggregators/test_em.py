@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from small_crowds import made, mixed_crowd, simulated
 
 from crowdprism.aggregators import make_aggregator
+from crowdprism.aggregators.em import Expectation, sum_groups
 from crowdprism.aggregators.moments import refine_by_em
 from crowdprism.annotations import Annotations
 from crowdprism.errors import ConvergenceWarning, InvalidParameterError
@@ -292,3 +293,20 @@ def test_a_given_class_prior_is_taken_as_shares_of_its_sum() -> None:
     counts = make_aggregator("dawid-skene", class_prior=[2, 3, 5]).fit(annotations).result_
     np.testing.assert_allclose(counts.class_prior, [0.2, 0.3, 0.5])
     np.testing.assert_allclose(counts.class_probabilities, shares.class_probabilities)
+
+
+@pytest.mark.parametrize("threads", ["1", "3"])
+def test_groups_add_up_in_their_order_on_any_number_of_threads(threads: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROWDPRISM_THREADS", threads)
+    values = np.random.default_rng(0).normal(size=(9, 2))
+
+    def work(first: int, last: int) -> Expectation:
+        return Expectation(
+            float(first), values[first:last].sum(axis=0), np.array([last - first, 1.0]), values[first:last]
+        )
+
+    found = sum_groups(work, [(0, 2), (2, 3), (3, 7), (7, 9)], 16)
+    assert found.log_likelihood == 0 + 2 + 3 + 7
+    assert found.counts == pytest.approx(values.sum(axis=0))
+    assert found.class_totals.tolist() == [9, 4]
+    assert np.array_equal(found.class_probabilities, values)

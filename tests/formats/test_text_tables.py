@@ -24,6 +24,7 @@ from crowdprism.formats.text_tables import (
     n_rows,
     parse_regular,
     read_table,
+    sample_rows,
     table_text,
     text_numbers,
     write_csv,
@@ -155,3 +156,17 @@ def test_formulas_get_a_quote_that_reading_takes_away() -> None:
     texts = ["=cmd|' /C calc'!A0", "-3", "cat", "'=1", "'tis"]
     assert [inert(text) for text in texts] == ["'=cmd|' /C calc'!A0", "-3", "cat", "''=1", "'tis"]
     assert [as_written(inert(text)) for text in texts] == texts
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a;b\n1,5;2\n2,5;3\n", ";"),  # the same number of cells in every row counts for more than commas
+        ("a,b,c;d\n1,2,3;4\n", ","),
+        ("a|b,c\n1|2\n3|4\n", "|"),
+        ("a\n1\n2\n", ","),
+        ("a b\n1 2\n", " "),
+    ],
+)
+def test_the_delimiter_is_the_one_that_gives_even_rows_of_most_cells(text: str, delimiter: str) -> None:
+    assert sample_rows(text, "file")[0] == delimiter
