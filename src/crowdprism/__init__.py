@@ -52,7 +52,7 @@ __all__ = ["__version__", "load", *_HOME]
 
 
 def load(folder: str | os.PathLike[str]) -> Any:
-    """Return the classifier saved in a folder, or the `FitResult` where only that was saved.
+    """Return the classifier saved in a folder, or the `FitResult` or `MultiLabelResult` where only that was saved.
 
     Examples
     --------
@@ -72,6 +72,10 @@ def load(folder: str | os.PathLike[str]) -> Any:
         from crowdprism.classifiers import load_classifier  # here, so that results load without torch
 
         return load_classifier(folder)
+    if manifest is not None and manifest.kind == "choices":
+        from crowdprism.aggregators.multi_label import MultiLabelResult
+
+        return MultiLabelResult.load(folder)
     return FitResult.load(folder)
 
 

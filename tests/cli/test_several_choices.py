@@ -8,6 +8,10 @@ from pathlib import Path
 
 import pytest
 
+import crowdprism as cp
+from crowdprism.aggregators.multi_label import MultiLabelResult
+from crowdprism.errors import ResultFormatError
+
 
 @pytest.fixture
 def topics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -33,6 +37,32 @@ def test_a_file_becomes_labels_and_a_page_in_one_command(run, topics: Path) -> N
         row["annotator"]: float(row["finds"]) for row in csv.DictReader((topics / "run" / "annotators.csv").open())
     }
     assert finds["cy"] < finds["ann"]
+
+
+def test_a_run_is_loaded_again_and_replaced_by_the_next(run, topics: Path) -> None:
+    for _ in range(2):
+        assert run("aggregate", "topics.csv", "--multi", "-o", "run", "--no-report").code == 0
+        result = cp.load("run")
+        labels = [row["labels"] for row in csv.DictReader((topics / "run" / "labels.csv").open())]
+        assert ["|".join(one) for one in result.labels()] == labels
+        assert result.annotators.tolist() == ["ann", "bob", "cy"]
+
+
+def test_choices_of_different_items_are_refused(run, topics: Path) -> None:
+    run("aggregate", "topics.csv", "--multi", "-o", "run")
+    (topics / "run" / "manifest.json").unlink()
+    record = json.loads((topics / "run" / "choices" / "1-result.json").read_text())
+    record["annotators"]["values"][0] = "zoe"
+    (topics / "run" / "choices" / "1-result.json").write_text(json.dumps(record))
+    with pytest.raises(ResultFormatError, match="other items or annotators"):
+        MultiLabelResult.load("run")
+
+
+def test_a_run_is_not_read_as_annotations(run, topics: Path) -> None:
+    run("aggregate", "topics.csv", "--multi", "-o", "run")
+    refused = run("info", "run")
+    assert refused.code == 2
+    assert "is a run that crowdprism wrote. Pass the annotations it was made of" in refused.err
 
 
 def test_json_and_other_methods_and_a_table(run, topics: Path) -> None:

@@ -7,8 +7,11 @@ say of the choice (added on the logit scale). Centres are renewed in a few round
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,11 +24,14 @@ from crowdprism.aggregators.one_voice import named
 from crowdprism.aggregators.skill_prior import logit
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
-from crowdprism.annotations.names import NameArray
+from crowdprism.annotations.names import NameArray, names_from_json, names_to_json, same_names
 from crowdprism.progress import progress
 from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusion_counts
+from crowdprism.results.loading import fields_of
+from crowdprism.results.manifest import CHOICES, RunFiles, read_run, require_schema
 
+SCHEMA, CHOICES_FILE = 1, "choices.json"
 ROUNDS = 2
 STRENGTH = 12.0  # answers' worth of the shared prior per annotator, choice and true class
 POOLED = 4.0  # answers' worth behind each annotator's and each choice's own rate
@@ -74,6 +80,32 @@ class MultiLabelResult:
         """(n_items, n_choices) probability that each yes or no is right, as `FitResult.confidence`."""
         found = [one for one in (result.confidence for result in self.results.values()) if one is not None]
         return np.stack(found, axis=1) if len(found) == len(self.choices) else None
+
+    def write_into(self, folder: Path) -> None:
+        """Write the files of a run into an existing folder: the choices, and the result of each."""
+        record = {"schema": SCHEMA, "method": self.method, "choices": names_to_json(self.choices)}
+        (folder / CHOICES_FILE).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        (folder / CHOICES).mkdir()
+        for place, result in enumerate(self.results.values()):
+            result.write_into(folder, prefix=f"{CHOICES}/{place}-")
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> MultiLabelResult:
+        """Read what `crowdprism aggregate --multi` wrote."""
+        return read_run(Path(folder), cls._from)
+
+    @classmethod
+    def _from(cls, files: RunFiles) -> MultiLabelResult:
+        record = files.read_json(CHOICES_FILE)
+        require_schema(record, SCHEMA, files.folder)
+        choices = names_from_json(record["choices"])
+        results = [FitResult(**fields_of(files, f"{CHOICES}/{place}-")) for place in range(len(choices))]
+        names = ("items", "annotators")
+        if any(not same_names(getattr(one, name), getattr(results[0], name)) for one in results for name in names):
+            raise ValueError("choices of other items or annotators")
+        if type(record["method"]) is not str or any(one.n_classes != 2 for one in results):
+            raise ValueError("choices are answered by yes and no, by a method with a name")
+        return cls(record["method"], choices, dict(zip(choices.tolist(), results, strict=True)))
 
     def __repr__(self) -> str:
         return f"MultiLabelResult({self.method}: {len(self.items)} items, {len(self.choices)} choices)"

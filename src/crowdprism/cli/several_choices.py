@@ -94,6 +94,7 @@ class ChoiceOptions:
     def write(self, fresh: Path, result: MultiLabelResult, annotations: MultiLabelAnnotations, *, report: bool) -> None:
         from crowdprism.report.choices_page import annotator_rows, choices_page
 
+        result.write_into(fresh)
         save_csv(fresh / "labels.csv", self.label_columns(result))
         rows = annotator_rows(result, annotations)
         save_csv(fresh / "annotators.csv", {name: [row[name] for row in rows] for name in rows[0]})

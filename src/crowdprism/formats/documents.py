@@ -303,6 +303,9 @@ def expand(path: str) -> list[FoundFile]:
 
 
 def folder_files(folder: Path) -> list[FoundFile]:
+    manifest = folder / "manifest.json"
+    if manifest.is_file() and b"crowdprism_run" in manifest.read_bytes()[:64]:
+        raise UnreadableFileError(f"{folder} is a run that crowdprism wrote. Pass the annotations it was made of.")
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
     of_answers = {file.with_name("metadata.json") for file in files if file.name == "answers.json"}
     readable = [file for file in files if data_ending(file.name) in ENDINGS and file not in of_answers]

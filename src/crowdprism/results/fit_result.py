@@ -281,13 +281,13 @@ class FitResult:
             self.write_into(fresh)
         return Path(folder)
 
-    def write_into(self, folder: Path) -> None:
+    def write_into(self, folder: Path, prefix: str = "") -> None:
         """Write the result's files into an existing folder, not atomically; `save` is the safe way."""
         arrays = {name: getattr(self, name) for name in loading.ARRAYS}
         if self.account is not None:
             arrays |= {name: getattr(self.account, name) for name in loading.ACCOUNT_SHAPES}
         present = {name: values for name, values in arrays.items() if values is not None}
-        loading.write_arrays(folder / loading.ARRAYS_FILE, present)
+        loading.write_arrays(folder / f"{prefix}{loading.ARRAYS_FILE}", present)
         record = {
             "schema": loading.SCHEMA_VERSION,
             "method": self.method,
@@ -302,7 +302,8 @@ class FitResult:
             "known_items": [] if self.known_items is None else self.known_items.tolist(),
             "account": None if self.account is None else self.account.numbers(),
         }
-        (folder / loading.RESULT_FILE).write_text(json.dumps(record, ensure_ascii=False), encoding="utf-8")
+        text = json.dumps(record, ensure_ascii=False)
+        (folder / f"{prefix}{loading.RESULT_FILE}").write_text(text, encoding="utf-8")
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> FitResult:

@@ -80,14 +80,14 @@ class SavedResult(TypedDict):
     account: NotRequired[SavedAccount | None]
 
 
-def fields_of(files: RunFiles) -> dict[str, Any]:
+def fields_of(files: RunFiles, prefix: str = "") -> dict[str, Any]:
     """The checked fields of the `FitResult` among the files of a run."""
-    if RESULT_FILE not in files:
+    if prefix + RESULT_FILE not in files:
         raise ResultFormatError(
             f"{files.folder} holds no saved result (no result.json). Pass a folder written by `crowdprism aggregate`, "
             "`crowdprism train` or the `save` method."
         )
-    record = files.read_json(RESULT_FILE)
+    record = files.read_json(prefix + RESULT_FILE)
     require_schema(record, SCHEMA_VERSION, files.folder)
     fields: dict[str, Any] = dict(msgspec.convert(record, SavedResult))
     names = {role: names_from_json(fields[role]) for role in ("items", "annotators", "classes")}
@@ -96,7 +96,7 @@ def fields_of(files: RunFiles) -> dict[str, Any]:
     sizes = {**{role: len(values) for role, values in names.items()}, "ends": 2}
     roles_of = {**ARRAYS, **ACCOUNT_SHAPES, TOTALS: ("annotators", "classes")}
     shapes = {name: tuple(sizes[role] for role in roles) for name, roles in roles_of.items()}
-    arrays = unpacked(read_arrays(files, ARRAYS_FILE, lambda found: require_shapes(found, shapes)))
+    arrays = unpacked(read_arrays(files, prefix + ARRAYS_FILE, lambda found: require_shapes(found, shapes)))
     for name, values in arrays.items():
         require_values(name, values)
     account = account_from(fields.pop("account", None), {name: arrays.pop(name, None) for name in ACCOUNT_SHAPES})

@@ -26,9 +26,9 @@ T = TypeVar("T")
 MANIFEST = "manifest.json"
 MANIFEST_SCHEMA = 1
 STAGING = re.compile(rf"\.crowdprism-{TOKEN}")
-LABELS = "labels"  # the one folder that a run may have: labels of all items, in parts
+LABELS, CHOICES = FOLDERS = "labels", "choices"  # that a run may have: labels in parts, results by choice
 # No other separators, so no way out of the folder.
-Name = Annotated[str, Meta(pattern=rf"\A({LABELS}/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}\Z")]
+Name = Annotated[str, Meta(pattern=rf"\A(({'|'.join(FOLDERS)})/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}\Z")]
 MAX_MANIFEST = 1_000_000  # bytes
 MAX_JSON = 2**30  # bytes; the names of some ten million items
 MAX_TRIES = 20  # a reader that is overtaken by this many writers gives up

@@ -15,13 +15,13 @@ from pathlib import Path
 
 from crowdprism.errors import InvalidParameterError, ResultFormatError, some
 from crowdprism.files import locked, new_token
-from crowdprism.results.manifest import LABELS, MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
+from crowdprism.results.manifest import FOLDERS, MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
 
 LOCK = ".crowdprism.lock"
 DIAGNOSIS_FILES = ("findings.csv", "items.csv")
 RUN_FILES = (  # every name that a run can have, so that a file of somebody else is noticed before the work
     *("result.json", "arrays.npz", "classifier.json", "weights.safetensors", "features.json", "features.npz"),
-    *("labels.csv", "annotators.csv", "report.html", "log.txt", *DIAGNOSIS_FILES),
+    *("choices.json", "labels.csv", "annotators.csv", "report.html", "log.txt", *DIAGNOSIS_FILES),
 )
 
 
@@ -173,7 +173,7 @@ def require_replaceable(target: Path, manifest: Manifest, *, kind: str, force: b
 def require_no_foreign(target: Path, known: Mapping[str, FileEntry], names: Iterable[str]) -> None:
     """Refuse if a file or folder that is not of the run has one of these names."""
     names = list(names)
-    unknown = {name for name in names if not name.startswith(f"{LABELS}/")} - set(RUN_FILES)
+    unknown = {name for name in names if name.partition("/")[0] not in FOLDERS} - set(RUN_FILES)
     assert not unknown, f"{unknown} belong in RUN_FILES"
     folders = [name for name in names if (target / name).is_dir() and not (target / name).is_symlink()]
     foreign = [name for name in names if name in folders or (os.path.lexists(target / name) and name not in known)]
@@ -215,8 +215,9 @@ def settle(target: Path, manifest: Manifest) -> None:
     staging = target / manifest.staging
     if staging.is_symlink():
         raise InvalidParameterError(f"{staging} is a link, which crowdprism never makes; remove it.")
-    if any(name.startswith(f"{LABELS}/") for name in manifest.files):
-        (target / LABELS).mkdir(exist_ok=True)
+    for name in FOLDERS:
+        if any(file.startswith(f"{name}/") for file in manifest.files):
+            (target / name).mkdir(exist_ok=True)
     for name in manifest.files:
         try:
             os.replace(staging / name, target / name)
@@ -225,7 +226,7 @@ def settle(target: Path, manifest: Manifest) -> None:
     for name, entry in manifest.obsolete.items():
         if name not in manifest.files and entry_of(target / name) == entry:
             (target / name).unlink()
-    for folder in (target / LABELS, staging / LABELS, staging):
+    for folder in (*(place / name for place in (target, staging) for name in FOLDERS), staging):
         remove_if_empty(folder)
 
 
