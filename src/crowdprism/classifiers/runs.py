@@ -234,7 +234,8 @@ def partial_fit(model: Model, X: Any, y: Any, classes: Any, sample_weight: Any, 
     if fitted is not None:
         if not hasattr(model, "_head_states"):
             raise InvalidParameterError(
-                "This model was saved by an older version, without what training goes on from. Use fit."
+                "This model was saved without what training goes on from: by an older version, or because its "
+                "confusions take more than 64 MB. Use fit."
             )
         known = model.result_
         annotations = annotations.reindexed(annotators=known.annotators.tolist(), classes=known.classes.tolist())

@@ -36,6 +36,7 @@ CLASSIFIER_FILE = "classifier.json"
 WEIGHTS_FILE = "weights.safetensors"
 NOT_STORED = {"callbacks", "checkpoint", "resume"}
 MAX_ITEM_SIZE = 10**8  # numbers in one item; more than this is not tried on a network of the user's own
+MOST_HEAD_BYTES = 2**26
 FIELDS: dict[str, type | tuple[type, ...]] = {
     "classifier": str,
     "parameters": dict,
@@ -67,7 +68,7 @@ def write_into(model: CrowdClassifier, folder: Path) -> None:
 def model_tensors(model: CrowdClassifier) -> dict[str, torch.Tensor]:
     """What predictions need, and the states of the crowd heads, with which training goes on."""
     predictor, tensors = model.predictor_, prefixed("scaling", model.predictor_.scaling.state_dict())
-    for place, state in enumerate(getattr(model, "_head_states", [])):
+    for place, state in enumerate(kept_states(model) or []):
         tensors |= prefixed(f"head-{place}", state)
     for place, member in enumerate(predictor.members):
         tensors |= prefixed(f"network-{place}", member.network.state_dict())
@@ -75,6 +76,13 @@ def model_tensors(model: CrowdClassifier) -> dict[str, torch.Tensor]:
         if member.confusions is not None:
             tensors[f"confusions-{place}"] = torch.from_numpy(member.confusions)
     return {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+
+
+def kept_states(model: CrowdClassifier) -> list[dict[str, torch.Tensor]] | None:
+    """States of the crowd heads; None where there are none, or where they are so large that they are not saved."""
+    states: list[dict[str, torch.Tensor]] | None = getattr(model, "_head_states", None)
+    size = sum(tensor.nbytes for state in states or [] for tensor in state.values())
+    return states if size <= MOST_HEAD_BYTES else None
 
 
 def model_record(model: CrowdClassifier) -> dict[str, Any]:
@@ -93,7 +101,7 @@ def model_record(model: CrowdClassifier) -> dict[str, Any]:
         "histories": model.histories_,
         "threads": model.threads_,
         "temperature": predictor.temperature,
-        "chosen_settings": getattr(model, "chosen_settings_", {}),
+        "chosen_settings": None if kept_states(model) is None else getattr(model, "chosen_settings_", {}),
     }
 
 
