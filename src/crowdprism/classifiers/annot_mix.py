@@ -32,10 +32,7 @@ CONFUSION_CHUNK = 2**22  # numbers of confusions formed at once
 
 
 class AnnotatorMixHead(CrowdHead):
-    """log Σ_k f_k(x) C(x, m)[k, label], with C from a small network of annotator and item embedding.
-
-    The item's embedding is detached: confusions read what the network sees, but do not shape it.
-    """
+    """log Σ_k f_k(x) C(x, m)[k, label], with C from a small network of annotator and (detached) item embedding."""
 
     needs_only_outputs = False
 

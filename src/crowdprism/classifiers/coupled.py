@@ -123,10 +123,7 @@ OUTLIER_RATE = 0.1  # outlier terms are probabilities, not logits: they move at 
 
 
 class OutlierHead(CrowdHead):
-    """P(label) = C_mᵀ f(x) + e, where e sums to zero and belongs to a single annotation.
-
-    Terms are stored for the annotations that were made, not for all items x annotators.
-    """
+    """P(label) = C_mᵀ f(x) + e, where e sums to zero; stored for the annotations that were made."""
 
     item_state = ("outliers.values",)
 
@@ -278,10 +275,7 @@ class OneMatrixHead(CrowdHead):
 
 
 class RevisionHead(OneMatrixHead):
-    """First plain training on the labels; then a matrix read off at anchor points, and a revision learned on top.
-
-    The anchors of a class are the items to which the network gives it with the highest probability.
-    """
+    """Plain training first; then a matrix read off at anchors, the surest items of each class, and a revision of it."""
 
     def __init__(self, n_annotators: int, n_classes: int, *, anchor_epoch: int) -> None:
         super().__init__(n_annotators, torch.ones(n_classes, n_classes))

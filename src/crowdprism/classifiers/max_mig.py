@@ -138,9 +138,6 @@ class MaxMIG(CrowdClassifier):
         if self.prior != "uniform":
             shares = np.maximum(vote_class_shares(annotations), SMALLEST_SCORE)
         voted = normalize_rows(confusion_counts(annotations, item_votes(annotations)))
-        start, prior = (
-            torch.from_numpy(np.log(voted + START_SMOOTHING)).float(),
-            torch.from_numpy(shares / shares.sum()),
-        )
-        refresh = self.prior == "predictions"
+        start = torch.from_numpy(np.log(voted + START_SMOOTHING)).float()
+        prior, refresh = torch.from_numpy(shares / shares.sum()), self.prior == "predictions"
         return MutualInformationHead(start, prior, divergence=self.divergence, refresh_prior=refresh)

@@ -114,20 +114,16 @@ def train_together(runs: Sequence[Run], validation: Validation | None) -> list[R
     plain = isinstance(problem.items, TensorItems) and problem.flat.share is None
     if len(runs) < 2 or not plain or not can_stack(models):
         return None
-    measured: dict[str, Any] = {}
-    if validation is not None:
-        measured = {"measure": validation.figure, "valid_items": validation.items}
-    trainer = StackedTrainer(models, problem.items, problem.flat, **measured)
+    measured: Any = (None, None) if validation is None else (validation.figure, validation.items)
+    trainer = StackedTrainer(models, problem.items, problem.flat, measure=measured[0], valid_items=measured[1])
     trainer.run()
     return [replace(run, outcome=own) for run, own in zip(runs, trainer.outcomes(), strict=True)]
 
 
 def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation: Any) -> bool:
-    """Fit classifiers to the same data as one stacked program; return False, without training, where that cannot be.
+    """Fit classifiers to the same data as one stack; return False, without training, where that cannot be.
 
-    For grids of settings: what a stack allows to differ is learning rates, weight decay, input noise, strength and
-    seed; nothing may be left to the data. Results equal those of fitting one by one in distribution, not digit for
-    digit. `validation` is `X_valid` and `y_valid` of `fit`.
+    Rates, weight decay, input noise, strength and seed may differ. `validation` is `X_valid` and `y_valid` of `fit`.
     """
     if any(one.n_heads != 1 or one.checkpoint is not None or one.callbacks or one._open for one in models):
         return False
@@ -159,7 +155,11 @@ def choose(model: CrowdClassifier, problem: Problem) -> Choice:
     split = hold_out(problem) if model._open else None
     if split is None:
         return default
-    trained = train_runs(candidate_runs(model, split.kept, tried), None)
+    short: Any = copy.copy(model)
+    short.epochs = max(1, round(EPOCHS * model.epochs))
+    runs = [short.make_run(replace(split.kept, chosen=values)) for values in tried]
+    runs = [replace(run, settings=replace(run.settings, keep_best=False, patience=None)) for run in runs]
+    trained = train_runs(runs, None)
     if any(run.outcome.interrupted for run in trained):
         raise KeyboardInterrupt  # no candidate is a model to keep
     record = [values | judge(run, split) for values, run in zip(tried, trained, strict=True)]
@@ -200,20 +200,8 @@ def hold_out(problem: Problem) -> Split | None:
     return Split(reduced, problem.items.part(held), problem.annotations[held])
 
 
-def candidate_runs(model: CrowdClassifier, problem: Problem, tried: Sequence[dict[str, float]]) -> list[Run]:
-    """Untrained networks and heads of all candidates; judged by their last epoch."""
-    short: Any = copy.copy(model)
-    short.epochs = max(1, round(EPOCHS * model.epochs))
-    runs = [short.make_run(replace(problem, chosen=values)) for values in tried]
-    return [replace(run, settings=replace(run.settings, keep_best=False, patience=None)) for run in runs]
-
-
 def judge(run: Run, split: Split) -> dict[str, float]:
-    """Likelihood of the held-out annotations, and the temperature that they ask for.
-
-    Methods without confusion matrices are judged by those of Dawid-Skene; annotators without training labels by the
-    confusion of the crowd's average label.
-    """
+    """Likelihood of held-out annotations and their temperature; methods without confusions get Dawid-Skene's."""
     found = run.head.confusions()
     training = split.kept.annotations
     if found is None:

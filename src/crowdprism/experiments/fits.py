@@ -304,10 +304,7 @@ def difference(one: Measured | None, other: Measured | None) -> Measured | None:
 
 
 def distance_from_published(ours: Measured | None, published: Published | None) -> float | None:
-    """Ours minus published, in standard errors of the difference of the two means; None if either is unknown.
-
-    The published spread is a population standard deviation over five trials.
-    """
+    """Ours minus published, in standard errors of the difference of the means; None if either is unknown."""
     if ours is None or published is None or ours.standard_error is None or published.spread is None:
         return None
     both = math.hypot(ours.standard_error, published.spread / math.sqrt(PUBLISHED_TRIALS - 1))
@@ -315,10 +312,7 @@ def distance_from_published(ours: Measured | None, published: Published | None) 
 
 
 def rank_agreement(result: TableResult, cell: Cell) -> tuple[float, int] | None:
-    """Spearman's correlation of published and measured means in a column, and the number of methods.
-
-    Variants are left out; None for fewer than three methods.
-    """
+    """Spearman's correlation of published and measured means, and the number of methods (None below three)."""
     from scipy.stats import spearmanr
 
     found = [result.both(cell, method) for method in result.plan.methods if not method.variant_of]

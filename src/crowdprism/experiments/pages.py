@@ -13,14 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdprism.errors import MissingDependencyError
-from crowdprism.experiments.fits import (
-    Measured,
-    Row,
-    TableResult,
-    difference,
-    distance_from_published,
-    rank_agreement,
-)
+from crowdprism.experiments.fits import Measured, Row, TableResult, difference, distance_from_published, rank_agreement
 from crowdprism.experiments.spec import Cell, Deviation, Method, Published
 from crowdprism.files import replacing_file
 from crowdprism.results.fit_result import installed_versions

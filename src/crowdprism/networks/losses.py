@@ -22,9 +22,7 @@ PARALLEL_FROM = 2**15  # numbers from which on torch's threads add up the gradie
 class Batch:
     """Items of one step with their annotations, as flat tensors.
 
-    Annotations that are evidence about the same item share a `group`; by default groups are the rows themselves. Mixup
-    makes two groups per row, with weights, and repeats annotations; within a group they count by `evidence_weight`, as
-    `weight` already holds the share of the mixture.
+    Annotations that are evidence about one item share a `group`, by default the row; mixup makes two weighted groups.
     """
 
     features: Tensor  # (batch, ...) what the network sees
@@ -242,11 +240,7 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
 
 
 def reference_log_volume(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log det as the authors' code does: no jitter, and 0 where -log det is NaN, infinite or above 100.
-
-    The second value tells for each Gram whether the term was dropped. Only for comparison: it switches the term off
-    exactly when the predictions have collapsed.
-    """
+    """log det as in the authors' code, 0 where it is dropped: -log det not finite or above 100; and whether it was."""
     with torch.no_grad():
         value = torch.log(torch.det(gram))
         dropped = ~torch.isfinite(value) | (-value > REFERENCE_LIMIT)
@@ -261,10 +255,7 @@ def prediction_gram(class_probs: Tensor) -> Tensor:
 
 
 def confusion_gram(confusions: Tensor) -> Tensor:
-    """Return Σ_m C_m C_mᵀ in float64: (..., annotator, true class, given label) -> (..., true class, true class).
-
-    In the paper's orientation (transposed confusions A_m) this is Σ_m A_mᵀ A_m = Wᵀ W.
-    """
+    """Σ_m C_m C_mᵀ (the paper's Wᵀ W) in float64: (..., annotator, true class, given label) -> (..., true, true)."""
     stacked = confusions.double().transpose(-3, -2).flatten(-2)
     return stacked @ stacked.mT
 

@@ -258,10 +258,9 @@ def maximize(model: RankingModel, expectation: Expectation, pairs: Pairs) -> Ran
 
 
 def covariance(model: RankingModel, pairs: Pairs) -> Any:
-    """(n_items + 2, n_items + 2) of theta, or of many items its diagonal; 0 for parameters that were not estimated.
+    """(n_items + 2, n_items + 2) of theta, or of many items its diagonal; 0 for what was not estimated.
 
-    The information of answers that may have been careless is that of careful ones less what is lost by not knowing
-    which they were (Louis 1982); what is lost by estimating the reliabilities is taken off too.
+    Information of careful answers, less what is lost by not knowing which they were (Louis 1982).
     """
     found = JudgedAnswers(pairs).expect(model)
     careful = found.counts / pairs.row_count
@@ -294,10 +293,7 @@ def _inverse(table: FloatArray) -> FloatArray:
 
 
 def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> tuple[Any, Any]:
-    """Information about theta lost by not knowing who was careful when, and (n_items + 2, judge) how reliable each is.
-
-    The squares of the second are lost.
-    """
+    """Information about theta lost by not knowing who was careful when; and (n_items + 2, judge) lost squares."""
     from scipy.sparse import coo_array
 
     assert model.reliability is not None
