@@ -176,18 +176,12 @@ class BootstrapHead(EMHead):
     """Targets are votes in the first round, then the posterior given confusions counted from hard predictions."""
 
     def __init__(
-        self,
-        votes: Tensor,
-        used: Tensor,
-        n_annotators: int,
-        ends: list[int],  # the last epoch of each round
-        misaligned: torch.Generator | None = None,
-        *,
-        softmax_twice: bool = False,
+        self, votes: Tensor, used: Tensor, n_annotators: int, ends: list[int], misaligned: Any, *, softmax_twice: bool
     ) -> None:
         n_classes = votes.shape[1]
         super().__init__(votes, used=used, confusions=torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
-        self.ends, self.misaligned, self.softmax_twice = ends, misaligned, softmax_twice
+        self.ends = ends  # the last epoch of each round
+        self.misaligned, self.softmax_twice = misaligned, softmax_twice  # the first is a generator, or None
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         if self.softmax_twice:

@@ -75,7 +75,8 @@ class CrowdLayerHead(CrowdHead):
 class CrowdLayer(CrowdClassifier):
     """Put a layer with parameters of each annotator behind the classifier, and train all on the annotations.
 
-    Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
+    Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018. The layer's weights are no probabilities:
+    `confusions_` are softmax(g_m(e_k)), its answers where a class is certain.
 
     Parameters
     ----------
@@ -90,10 +91,6 @@ class CrowdLayer(CrowdClassifier):
         experiments have 0, the authors' sequence demonstration 5.
     **training
         Parameters of `CrowdClassifier`. The paper: Adam at 1e-3, batches of 64, 50 epochs, no weight decay.
-
-    Notes
-    -----
-    The layer's weights are no probabilities: `confusions_` are softmax(g_m(e_k)), its answers where a class is certain.
     """
 
     name: ClassVar[str] = "crowdlayer"
@@ -184,7 +181,8 @@ class CommonNoiseHead(CrowdHead):
 class CoNAL(CrowdClassifier):
     """Model noise that all annotators share beside each annotator's own, and train a classifier through both.
 
-    Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021.
+    Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021. `confusions_` are what the model
+    answers for an item whose class is certain, at the mean gate of each annotator.
 
     Parameters
     ----------
@@ -198,10 +196,6 @@ class CoNAL(CrowdClassifier):
         Take a single step per epoch, as an earlier port did whose published numbers are low for that reason.
     **training
         Parameters of `CrowdClassifier`. The paper (LabelMe): Adam at 0.01, batches of 1024, 100 epochs.
-
-    Notes
-    -----
-    `confusions_` are what the model answers for an item whose class is certain, at the mean gate of each annotator.
     """
 
     name: ClassVar[str] = "conal"

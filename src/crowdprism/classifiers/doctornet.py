@@ -118,6 +118,8 @@ class DoctorHead(CrowdHead):
 class DoctorNet(CrowdClassifier):
     """Learn to imitate every annotator on a shared network, and predict by the average of the imitations.
 
+    `confusions_` is None: the method models what annotators say of an item, not what is true.
+
     Parameters
     ----------
     weighted
@@ -127,10 +129,6 @@ class DoctorNet(CrowdClassifier):
         Width of a linear layer between the embedding and the item's weights (BIWDN); None for no such layer.
     **training
         Parameters of `CrowdClassifier`. The comparison of Ibrahim et al.: Adam at 1e-3, weights at 0.03.
-
-    Notes
-    -----
-    `confusions_` is None: the method models what annotators say of an item, not what is true.
     """
 
     name: ClassVar[str] = "doctornet"

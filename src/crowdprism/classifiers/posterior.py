@@ -61,9 +61,6 @@ class Predictor:
         each = [network_probs(member.network, items)[:, member.order] for member in self.members]
         return mean_class_probs(each, self.temperature)
 
-    def module(self) -> nn.Module:
-        return ClassProbabilities(self).eval()
-
 
 def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
     return np.asarray(predict_log_probs(network, items).double().exp().numpy())

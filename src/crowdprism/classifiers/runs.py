@@ -2,14 +2,9 @@
 
 Small networks are trained as one stacked program (`crowdprism.training.stacked`), others one after the other.
 
-Settings that are left to the data, and the temperature of predictions, are chosen by held-out items, without clean
-labels. A quarter of the annotated items is held out with all annotations. Every candidate is trained on the rest, for
-fewer epochs, and judged by the likelihood of the held-out annotations,
-
-    mean log Σ_k f_k(x) C_annotator[k, label].
-
-The same items then give the temperature of the best candidate. The strength of a volume term is not chosen this way:
-the likelihood is blind to the part of the model that the volume term is there to fix.
+Settings that are left to the data are chosen by a quarter of the annotated items, held out with all annotations. Every
+candidate is trained on the rest, for fewer epochs, and judged by their mean log Σ_k f_k(x) C_annotator[k, label]; they
+then give the temperature. The strength of a volume term is not chosen so: the likelihood is blind to what it fixes.
 """
 
 from __future__ import annotations
@@ -23,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import inputs
@@ -31,7 +25,6 @@ from crowdprism.classifiers.fitting import Choice, Problem, Run, Validation, sta
 from crowdprism.classifiers.posterior import known_confusions, log_evidence, mean_log_likelihood, network_probs
 from crowdprism.diagnostics.calibration import fit_temperature
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import CrowdHead
 from crowdprism.results.fit_result import json_ready
 from crowdprism.seeding import stream
 from crowdprism.training import CheckpointFolder, FlatAnnotations, Items, TensorItems, Trainer, TrainingOutcome
@@ -247,8 +240,3 @@ def begun_run(model: CrowdClassifier, problem: Problem, epochs: int) -> Run:
         outcome = TrainingOutcome(history, epochs_done=len(history["total"]))
     settings = replace(run.settings, epochs=outcome.epochs_done + epochs, rounds=1, keep_best=False, **CONSTANT)
     return replace(run, settings=settings, outcome=outcome)
-
-
-def head_state(head: CrowdHead) -> dict[str, Tensor]:
-    """What a head knows of annotators, without what belongs to the training items."""
-    return {name: value.clone() for name, value in head.state_dict().items() if name not in head.item_state}

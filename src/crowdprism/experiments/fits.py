@@ -16,17 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdprism.experiments.spec import (
-    Budget,
-    Cell,
-    Data,
-    Method,
-    Published,
-    Study,
-    change_data,
-    require_known,
-    without_none,
-)
+from crowdprism.experiments import spec
+from crowdprism.experiments.spec import Budget, Cell, Data, Method, Published, Study, require_known, without_none
 
 Row = dict[str, Any]
 DONE, FAILED = "done", "failed"
@@ -122,7 +113,7 @@ def require_names(wanted: Sequence[str], known: Mapping[str, Any], study: Study,
 def change_cell(cell: Cell, budget: Budget) -> Cell:
     changes = budget.changes.get(cell.name, {})
     require_known(changes, CELL_CHANGES, f"Budget {budget.name} changes", f" of cell {cell.name}; it can change")
-    data = change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
+    data = spec.change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
     return replace(cell, data=data, parameters={**cell.parameters, **changes.get("parameters", {})})
 
 
@@ -278,8 +269,7 @@ def summarize(plan: Plan, rows: Mapping[str, Row]) -> TableResult:
 
 def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study: Study) -> Measured:
     by_seed: dict[int, float] = {}
-    chosen_rows: list[Row] = []
-    failed: list[str] = []
+    chosen_rows, failed = [], []
     for seed, fits in grids.items():
         found = [rows[fit.key] for fit in fits if fit.key in rows]
         failed += [row["reason"] for row in found if row["status"] != DONE]

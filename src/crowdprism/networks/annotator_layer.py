@@ -9,9 +9,6 @@ Three forms, from rich to sparing:
 - `PooledConfusions`: the crowd's common logits plus a residual per annotator, which a penalty shrinks;
 - `SkillConfusions`: one skill per annotator, shared class difficulty and shared off-diagonal. Its memory is
   n_annotators + n_classes squared, and it learns from one label per item where free matrices collapse.
-
-What belongs to single annotators is held in a `RowTable`. A small table is one ordinary parameter; of a large one, a
-step reads and updates only the rows that its batch touches.
 """
 
 from __future__ import annotations

@@ -105,10 +105,8 @@ def joint_cross_entropy(
 ) -> Tensor:
     """Sum over items of -log Σ_k f_k Π_m C_m[k, label]: annotators err independently given the class.
 
-    With `temper` below 1 the n annotations of an item count as n^temper independent ones, for crowds whose errors are
-    not independent: each gets the exponent n^(temper - 1). A single annotation always counts in full, because a
-    tempered likelihood of one label rewards confusions that say nothing. Items without annotations contribute nothing.
-    Equals `coupled_cross_entropy` where every item has one annotation.
+    With `temper` below 1 each of n annotations gets the exponent n^(temper - 1). A single one counts in full, because
+    a tempered likelihood of one label rewards confusions that say nothing.
     """
     exponent = weight
     if temper != 1.0:
@@ -224,16 +222,13 @@ class _LogDeterminant(torch.autograd.Function):
 def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     """Return log det of a Gram matrix in float64; finite, with a finite gradient, also where the rank is deficient.
 
-    NaN where the matrix is not finite, or so far from positive that the jitter does not mend it; training then stops
-    and says at which step. The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean
-    diagonal is added to it.
+    The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean diagonal is added to it.
+    NaN where the matrix is not finite, or so far from positive that the jitter does not mend it.
 
     Examples
     --------
     >>> round(float(log_volume(4.0 * torch.eye(2, dtype=torch.float64))), 4)  # 2 log 4
     2.7726
-    >>> bool(log_volume(torch.ones(3, 3)).isfinite())
-    True
     """
     value: Tensor = _LogDeterminant.apply(gram.double(), jitter / gram.shape[-1])  # type: ignore[no-untyped-call]
     return value

@@ -13,6 +13,7 @@ item that always wins has a finite score.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -264,9 +265,8 @@ def covariance(model: RankingModel, pairs: Pairs) -> Any:
     """
     found = JudgedAnswers(pairs).expect(model)
     careful = found.counts / pairs.row_count
-    table = information(
-        outcome_probabilities(model.theta, pairs), pairs, sums_by(pairs.row_pair, found.counts, len(pairs.left))
-    )
+    by_pair = sums_by(pairs.row_pair, found.counts, len(pairs.left))
+    table = information(outcome_probabilities(model.theta, pairs), pairs, by_pair)
     free, sparse = free_places(model, pairs), isinstance(table, SparseInformation)
     if model.reliability is not None:
         lost, shared = _lost(model, pairs, careful)
@@ -307,12 +307,8 @@ def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> tuple[Any, 
     own = total * model.reliability * (1 - model.reliability) - sums_by(pairs.row_judge, doubt, pairs.n_judges)
     size, judge = pairs.n_items, pairs.row_judge
     known = np.where(own > TINY_PRECISION * total, own, np.inf)
-    ends = (
-        pairs.left[pairs.row_pair],
-        pairs.right[pairs.row_pair],
-        np.full_like(judge, size),
-        np.full_like(judge, size + 1),
-    )
+    ends = [one[pairs.row_pair] for one in (pairs.left, pairs.right)]
+    ends += [np.full_like(judge, place) for place in (size, size + 1)]
     values = np.concatenate([by_d, -by_d, by_d, by_tie]) * np.tile(doubt / np.sqrt(known)[judge], 4)
     shared = coo_array((values, (np.concatenate(ends), np.tile(judge, 4))), shape=(size + 2, pairs.n_judges)).tocsr()
     return table, shared if size > DENSE_ITEMS else shared.toarray()
@@ -326,11 +322,6 @@ def fit_pairs(
     if with_judges:
         start = np.full(pairs.n_judges, CAREFUL / (CAREFUL + CARELESS))
         model = replace(model, reliability=start, habit=habits(np.full((pairs.n_judges, 2), 0.5), pairs))
-    run = climb(
-        JudgedAnswers(pairs),
-        model,
-        lambda old, found: maximize(old, found, pairs),
-        title="Bradley-Terry",
-        max_iter=max_iter if with_judges else 1,
-    )
+    n_steps = max_iter if with_judges else 1
+    run = climb(JudgedAnswers(pairs), model, partial(maximize, pairs=pairs), title="Bradley-Terry", max_iter=n_steps)
     return run, covariance(run.model, pairs)

@@ -28,15 +28,7 @@ from crowdprism.training.batches import FlatAnnotations, Items, TensorItems, dra
 from crowdprism.training.checkpoint import CheckpointFolder, load_optimizer, optimizer_tensors, prefixed, without_prefix
 from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate, take_step
-from crowdprism.training.settings import (
-    CPU,
-    Callback,
-    EpochRecord,
-    TrainingSettings,
-    choose_device,
-    choose_threads,
-    limited_threads,
-)
+from crowdprism.training.settings import EpochRecord, TrainingSettings, choose_device, choose_threads, limited_threads
 
 EVALUATION_BATCH = 1024
 
@@ -60,7 +52,7 @@ def predict_log_probs(network: nn.Module, items: Items, batch_size: int = EVALUA
     was_training = network.training
     network.eval()
     order = np.array_split(np.arange(len(items)), max(1, -(-len(items) // batch_size)))
-    device = next((parameter.device for parameter in network.parameters()), CPU)
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
     try:
         with limited_threads(choose_threads(network, items.shape, min(batch_size, len(items)), device)):
             outputs = (network(features).float() for features in items.batches(order, None))
@@ -84,7 +76,9 @@ class Trainer:
         settings: TrainingSettings,
         *,
         validate: Callable[[], float] | None = None,  # called after each epoch; of its figures, larger is better
-        callbacks: Sequence[Callback] = (),  # called after each epoch; one that returns True ends training
+        callbacks: Sequence[
+            Callable[[EpochRecord], Any]
+        ] = (),  # called after each epoch; one that returns True ends training
         checkpoints: CheckpointFolder | None = None,  # of states after each epoch, which a run resumes from
     ) -> None:
         settings.check()

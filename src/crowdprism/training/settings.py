@@ -38,9 +38,7 @@ class TrainingSettings:
     clip_norm: float | None = None  # largest norm of the whole gradient
     warm_start: float = 0.0  # share of all steps without penalties
     ramp: float = 0.0  # share of all steps over which penalties then grow to full strength
-    # Share of all steps during which the crowd head stays as it started, so that the network first learns what the
-    # start says and not the annotators what a random network says.
-    hold_annotators: float = 0.0
+    hold_annotators: float = 0.0  # share of all steps in which the crowd head stays as it started
     patience: int | None = None  # stop after this many epochs without a better validation figure
     keep_best: bool = False  # restore the weights of the best validated epoch at the end
     equal_epochs: str = "latest"  # which of equally good epochs counts as the best; or "earliest"
@@ -50,10 +48,8 @@ class TrainingSettings:
     borrow_stream: bool = False  # a user's network may draw from torch's global stream: lend it ours for each step
     even_batches: bool = True  # see `epoch_order`
     augmentation: Augmentation = field(default_factory=Augmentation)
-    # Equal rounds of epochs: the schedule, the optimisers' state and, with `fresh_network`, the network's weights start
-    # anew with each round, as EM with a retrained network needs.
-    rounds: int = 1
-    fresh_network: bool = False
+    rounds: int = 1  # equal parts of the epochs, with which the schedule and the optimisers' state start anew, ...
+    fresh_network: bool = False  # ... and the network's weights, as EM with a retrained network needs
     max_batches: int | None = None  # end each epoch after this many steps
     seed: int = 0
     member: int = 0

@@ -1,10 +1,8 @@
 """Training many small models as one program: a grid of settings, several seeds, or the heads of an ensemble.
 
-Small networks leave a processor idle: most of a step is overhead. `torch.func` turns thirty matrix products into one
-batched product. `StackedTrainer` is the ordinary loop (`Trainer`) with a batch that holds the same number of items for
-each model and a best epoch for each model; rates that differ make groups of the one optimiser. Models keep their own
-parameters and draw their own shuffles, from their own seeds; dropout and noise come from one common stream, so a
-stack's results equal those of models trained one by one in distribution, not digit for digit.
+`torch.func` turns thirty matrix products into one batched product. `StackedTrainer` is the ordinary loop (`Trainer`)
+with a batch that holds the same number of items for each model. Models keep their own parameters and shuffles; dropout
+and noise come from one stream, so results equal those of models trained one by one in distribution only.
 """
 
 from __future__ import annotations
