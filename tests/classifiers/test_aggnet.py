@@ -241,7 +241,7 @@ def test_misaligned_predictions_make_confusions_uninformative(crowd: Any) -> Non
 def test_with_two_softmaxes_an_item_costs_between_two_bounds_whatever_the_network_says(crowd: Any) -> None:
     """The second softmax sees probabilities, so a target's logit is at most 1 above and 1 below the others."""
     targets = torch.eye(3)[torch.from_numpy(crowd.truth)]
-    head = BootstrapHead(targets, torch.ones(120, dtype=torch.bool), n_annotators=5, ends=[0], softmax_twice=True)
+    head = BootstrapHead(targets, torch.ones(120, dtype=torch.bool), 5, [0], None, softmax_twice=True)
     for logits, expected in ((targets, np.log(np.e + 2) - 1), (targets.roll(1, dims=1), np.log(np.e + 2))):
         sure = torch.log_softmax(1e3 * logits, dim=1)
         assert head.loss(sure, crowd.batch()).item() / 120 == pytest.approx(expected, rel=1e-5)

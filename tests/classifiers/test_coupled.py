@@ -95,9 +95,7 @@ def test_outliers_shrink_as_their_price_grows(crowd: Any) -> None:
 
 def outlier_head(crowd: Any) -> OutlierHead:
     flat = FlatAnnotations.of(crowd.annotations)
-    return OutlierHead(
-        diagonal_confusions(5, 3, 0.7), torch.from_numpy(flat.item), flat.n_items, strength=0.0, outlier_strength=0.1
-    )
+    return OutlierHead(diagonal_confusions(5, 3, 0.7), torch.from_numpy(flat.item), flat.n_items, 0.0, 0.1)
 
 
 def test_without_deviations_the_loss_is_the_coupled_one(crowd: Any) -> None:

@@ -98,8 +98,6 @@ def make_classifier(name: str, **params: Any) -> CrowdClassifier:
     --------
     >>> make_classifier("geocrowdnet-f", epochs=10)
     GeoCrowdNet(epochs=10, regularizer='F')
-    >>> make_classifier("Max-MIG", divergence="pearson")
-    MaxMIG(divergence='pearson')
     """
     plain = name.lower().replace(" ", "-").replace("_", "-")
     known = ALIASES.get(plain, plain)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
@@ -73,6 +73,7 @@ class AggNet(CrowdClassifier):
     """
 
     name: ClassVar[str] = "aggnet"
+    _head: ClassVar[type[ExpectationHead]] = ExpectationHead
     _allowed: ClassVar = {
         "epochs_per_round": Whole(1),
         "smoothing": Real(0),
@@ -86,7 +87,7 @@ class AggNet(CrowdClassifier):
     def _make_head(self, problem: Problem) -> TargetHead:
         votes, used = vote_targets(problem)
         counts = expected_counts(votes, *problem.flat.tensors(), problem.n_annotators)
-        return ExpectationHead(self, votes, used, counted_confusions(counts, self.smoothing))
+        return self._head(self, votes, used, counted_confusions(counts, self.smoothing))
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -124,10 +125,6 @@ class CoupledViewHead(ExpectationHead):
 
     method: CoupledView
 
-    def __init__(self, method: CoupledView, votes: Tensor, used: Tensor, confusions: Tensor) -> None:
-        super().__init__(method, votes, used, confusions)
-        self.labelled = nn.Buffer(used.clone(), persistent=False)
-
     def end_epoch(self, view: EpochView) -> None:
         """Take over from each view what the other finds easy."""
         method = self.method
@@ -135,7 +132,8 @@ class CoupledViewHead(ExpectationHead):
             return
         by_labels = self.posterior(torch.zeros_like(view.log_class_probs), view, method.smallest)
         share = method.first_share + (1 - method.first_share) * (view.epoch + 1) / method.epochs
-        easy = small_loss(view.log_class_probs, by_labels.argmax(dim=1), self.labelled, share).unsqueeze(1)
+        labelled = torch.as_tensor(self.used, device=by_labels.device)
+        easy = small_loss(view.log_class_probs, by_labels.argmax(dim=1), labelled, share).unsqueeze(1)
         self.targets.copy_(by_labels * easy)
         self.learn_confusions(view.log_class_probs.exp() * easy, view, method.smoothing)
 
@@ -168,33 +166,22 @@ class CoupledView(AggNet):
     """
 
     name: ClassVar[str] = "coupled-view"
+    _head: ClassVar = CoupledViewHead
     _allowed: ClassVar = {"first_share": PROBABILITY}
 
     first_share: float = 0.5
-
-    def _make_head(self, problem: Problem) -> TargetHead:
-        start = super()._make_head(problem)
-        assert start.known_confusions is not None
-        assert start.used is not None
-        return CoupledViewHead(self, start.targets, torch.from_numpy(start.used), start.known_confusions)
 
 
 class BootstrapHead(EMHead):
     """Targets are votes in the first round, then the posterior given confusions counted from hard predictions."""
 
     def __init__(
-        self,
-        votes: Tensor,
-        used: Tensor,
-        *,
-        n_annotators: int,
-        ends: list[int],  # the last epoch of each round
-        misaligned: torch.Generator | None = None,
-        softmax_twice: bool = False,
+        self, votes: Tensor, used: Tensor, n_annotators: int, ends: list[int], misaligned: Any, *, softmax_twice: bool
     ) -> None:
         n_classes = votes.shape[1]
         super().__init__(votes, used=used, confusions=torch.full((n_annotators, n_classes, n_classes), 1 / n_classes))
-        self.ends, self.misaligned, self.softmax_twice = ends, misaligned, softmax_twice
+        self.ends = ends  # the last epoch of each round
+        self.misaligned, self.softmax_twice = misaligned, softmax_twice  # the first is a generator, or None
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         if self.softmax_twice:
@@ -202,10 +189,7 @@ class BootstrapHead(EMHead):
         return super().loss(log_class_probs, batch)
 
     def end_epoch(self, view: EpochView) -> None:
-        """Count labels against the network's hard predictions after each epoch; new targets where a round ends.
-
-        q_n[k] ∝ π_k Π_m C_m[k, label]: the features speak only through what they taught about annotators.
-        """
+        """Count labels against hard predictions; where a round ends, new targets q_n[k] ∝ π_k Π_m C_m[k, label]."""
         predicted = functional.one_hot(view.log_class_probs.argmax(dim=1), self.targets.shape[1]).float()
         if self.misaligned is not None:
             predicted = predicted[torch.randperm(len(predicted), generator=self.misaligned)]
@@ -258,5 +242,4 @@ class MBEM(CrowdClassifier):
         ends = [epoch for epoch in range(self.epochs) if epoch + 1 == sum(settings.round_of(epoch))]
         votes, used = vote_targets(problem)
         generator = torch_stream(problem.seed, "misaligned", problem.member) if self.misaligned_predictions else None
-        options = {"misaligned": generator, "softmax_twice": self.softmax_twice}
-        return BootstrapHead(votes, used, n_annotators=problem.n_annotators, ends=ends, **options)  # type: ignore[arg-type]
+        return BootstrapHead(votes, used, problem.n_annotators, ends, generator, softmax_twice=self.softmax_twice)

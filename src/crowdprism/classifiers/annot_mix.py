@@ -32,10 +32,7 @@ CONFUSION_CHUNK = 2**22  # numbers of confusions formed at once
 
 
 class AnnotatorMixHead(CrowdHead):
-    """log Σ_k f_k(x) C(x, m)[k, label], with C from a small network of annotator and item embedding.
-
-    The item's embedding is detached: confusions read what the network sees, but do not shape it.
-    """
+    """log Σ_k f_k(x) C(x, m)[k, label], with C from a small network of annotator and (detached) item embedding."""
 
     needs_only_outputs = False
 
@@ -138,6 +135,8 @@ class AnnotatorMixHead(CrowdHead):
 class AnnotMix(CrowdClassifier):
     """Mix pairs of annotations (items, annotators and labels alike) and train classifier and confusions on them.
 
+    Confusions depend on the item; `confusions_` are those of the average item.
+
     Parameters
     ----------
     alpha
@@ -149,10 +148,6 @@ class AnnotMix(CrowdClassifier):
         The paper's network for Music is `network="mlp", network_options={"hidden": (256, 128), "batch_norm": True}`:
         73.7 instead of 71.3 %. On fixed features of images `input_noise=1.0` takes the place of the paper's random
         crops (LabelMe 81.5 -> 86.1 %).
-
-    Notes
-    -----
-    Confusions depend on the item; `confusions_` are those of the average item.
     """
 
     name: ClassVar[str] = "annot-mix"
@@ -214,10 +209,8 @@ class InstanceConfusions(AnnotMix):
     ----------
     strength
         Weight of the mean trace of the confusions; the paper has 0.01.
-    start_diagonal
-        Probability of a right label at the start.
-    alpha
-        As in `AnnotMix`; 0, so that nothing is mixed.
+    start_diagonal, alpha
+        As in `AnnotMix`; an `alpha` of 0 mixes nothing.
     """
 
     name: ClassVar[str] = "instance-confusions"

@@ -9,6 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -28,6 +29,7 @@ from crowdprism.classifiers.fitting import Choice, NetworkPlan, Prepared, Proble
 from crowdprism.errors import CrowdprismWarning, IdentifiabilityWarning, InvalidParameterError, NotFittedError
 from crowdprism.networks import CrowdHead, build_network
 from crowdprism.parameters import FLAG, PROBABILITY, Allowed, OneOf, Parameterized, Real, Whole
+from crowdprism.results.manifest import read_run
 from crowdprism.seeding import torch_stream
 from crowdprism.training import Augmentation, Callback, TrainingSettings
 from crowdprism.training.distributed import require_shareable
@@ -252,9 +254,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """Go on training on these items for one epoch, or begin; `result_` is then about these items.
 
         Networks, annotators, scaling and temperature are those that `fit` or an earlier call left; the optimiser starts
-        anew, at a constant rate; nothing is held out. Annotators and classes must be those of the first call.
-
-        `classes` lists all classes in the first call; the other arguments are as in `fit`.
+        anew, at a constant rate; nothing is held out. Annotators and classes must be those of the first call, where
+        `classes` lists all classes; the other arguments are as in `fit`.
         """
         return runs.partial_fit(self, X, y, classes, sample_weight, epochs=epochs, items=items)
 
@@ -298,7 +299,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         self.best_epochs_ = [one.outcome.best_epoch for one in trained]
         self.interrupted_ = trained[-1].outcome.interrupted
         self.threads_ = [one.outcome.threads for one in trained]
-        self._head_states = [runs.head_state(one.head) for one in trained]
+        states = [(one.head.item_state, one.head.state_dict()) for one in trained]  # without that of training items
+        self._head_states = [{k: value.clone() for k, value in own.items() if k not in items} for items, own in states]
         self.chosen_settings_, self.candidates_ = dict(choice.settings), list(choice.candidates)
         self.temperature_ = choice.temperature
         permuted = [one.describe(mended=not self._as_published) for one in self.alignments_ if one.permuted]
@@ -365,9 +367,8 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def label_posterior(self, X: Any, y: Any) -> NDArray[np.float64]:
         """Class probabilities given features and annotations: corrected labels of annotated items.
 
-        The classifier's probabilities times each annotator's evidence. Annotators that were not seen in `fit` get the
-        confusion of the crowd's average label; items without annotations get the classifier's probabilities. Annotators
-        who answer as one voice (`result_.voices`) count once.
+        Annotators that were not seen in `fit` get the confusion of the crowd's average label; those who answer as one
+        voice (`result_.voices`) count once; items without annotations get the classifier's probabilities.
         """
         return self._posterior(self.predict_proba(X), inputs.known_annotations(y, X, self.result_))
 
@@ -385,14 +386,14 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def to_module(self) -> nn.Module:
         """Return a torch module from raw features to class probabilities, scaling and all heads included."""
         self._require_fitted()
-        return self.predictor_.module()
+        return posterior.ClassProbabilities(self.predictor_).eval()
 
     save, write_into, export_onnx = storage.save, storage.write_into, storage.export_onnx
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str], *, network: nn.Module | Callable[..., Any] | None = None) -> Self:
         """Read a model that `save` wrote; `network` is needed where it was not one of ours."""
-        model = storage.load(folder, cls.kinds, network)
+        model = read_run(Path(folder), lambda files: storage.restored(files, cls.kinds, network))
         if not isinstance(model, cls):
             raise InvalidParameterError(f"{folder} holds a {type(model).__name__}, not a {cls.__name__}.")
         return model

@@ -15,17 +15,9 @@ from torch.nn import functional
 from crowdprism.classifiers.base import CrowdClassifier
 from crowdprism.classifiers.fitting import Problem, Run, imbalance_advice
 from crowdprism.errors import UnsuitableDataError
-from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable
+from crowdprism.networks import Batch, CrowdHead, EpochView, RowTable, coupled_cross_entropy, losses
 from crowdprism.networks.annotator_layer import FreeConfusions, PairTable, diagonal_confusions
-from crowdprism.networks.losses import (
-    confusion_gram,
-    confusion_trace,
-    coupled_cross_entropy,
-    label_cross_entropy,
-    log_columns,
-    log_volume,
-    prediction_gram,
-)
+from crowdprism.networks.losses import confusion_trace, label_cross_entropy, log_columns, log_volume
 from crowdprism.parameters import PROBABILITY, OneOf, Real, Whole
 
 SOFTPLUS_DIAGONAL, SOFTPLUS_REST = 1.0, -5.0  # the authors' start 6 I - 5: a diagonal of about 0.96
@@ -34,8 +26,7 @@ SOFTPLUS_DIAGONAL, SOFTPLUS_REST = 1.0, -5.0  # the authors' start 6 I - 5: a di
 class TraceHead(CrowdHead):
     """-log Σ_k f_k C[k, label] per annotation, plus strength times the sum (or mean) of all traces.
 
-    `touch_rate` is the probability that a batch contains each annotator: where only touched rows are updated, a row's
-    trace is divided by it, so that over an epoch the gradients add up to those of the full term.
+    Where only touched rows are updated, a row's trace is divided by its `touch_rate`.
     """
 
     def __init__(self, method: TraceReg, n_annotators: int, n_classes: int, *, touch_rate: Tensor) -> None:
@@ -123,15 +114,12 @@ OUTLIER_RATE = 0.1  # outlier terms are probabilities, not logits: they move at 
 
 
 class OutlierHead(CrowdHead):
-    """P(label) = C_mᵀ f(x) + e, where e sums to zero and belongs to a single annotation.
-
-    Terms are stored for the annotations that were made, not for all items x annotators.
-    """
+    """P(label) = C_mᵀ f(x) + e, where e sums to zero; stored for the annotations that were made."""
 
     item_state = ("outliers.values",)
 
     def __init__(
-        self, confusions: Tensor, item: Tensor, n_items: int, *, strength: float, outlier_strength: float
+        self, confusions: Tensor, item: Tensor, n_items: int, strength: float, outlier_strength: float
     ) -> None:
         super().__init__()
         self.layer = FreeConfusions(confusions)
@@ -154,14 +142,13 @@ class OutlierHead(CrowdHead):
         probs = log_class_probs.exp().index_select(0, batch.item).unsqueeze(1)
         explained = torch.bmm(probs, chosen).squeeze(1) + terms.index_select(0, self.outliers.place(batch))
         kept = explained.clamp(SMALLEST, 1 - SMALLEST)
-        likelihood = kept.gather(1, batch.label.unsqueeze(1)).squeeze(1) / kept.sum(dim=1)
-        log_likelihood = likelihood.log()
+        log_likelihood = (kept.gather(1, batch.label.unsqueeze(1)).squeeze(1) / kept.sum(dim=1)).log()
         return -log_likelihood.sum() if batch.weight is None else -(log_likelihood * batch.weight).sum()
 
     def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         parts: dict[str, Tensor] = {}
         if self.strength:
-            parts["volume"] = -self.strength * log_volume(prediction_gram(log_class_probs.exp()))
+            parts["volume"] = -self.strength * log_volume(losses.prediction_gram(log_class_probs.exp()))
         if self.outliers is not None and self.outlier_strength:
             terms = self.terms(self.outliers.rows(batch))
             rows = batch.item[: len(batch.annotation)]  # without the repeats of mixup
@@ -208,9 +195,9 @@ class COINNet(CrowdClassifier):
 
     name: ClassVar[str] = "coinnet"
     _allowed: ClassVar = {
-        "strength": Real(0),
         "outlier_strength": Real(0, infinite=True),
         "start_diagonal": PROBABILITY,
+        "strength": Real(0),
     }
 
     strength: float = 0.01
@@ -232,10 +219,8 @@ class COINNet(CrowdClassifier):
 
     def _make_head(self, problem: Problem) -> CrowdHead:
         start = diagonal_confusions(problem.n_annotators, problem.n_classes, self.start_diagonal)
-        item = torch.from_numpy(problem.flat.item)
-        return OutlierHead(
-            start, item, problem.flat.n_items, strength=self.strength, outlier_strength=self.outlier_strength
-        )
+        item, strengths = torch.from_numpy(problem.flat.item), (self.strength, self.outlier_strength)
+        return OutlierHead(start, item, problem.flat.n_items, *strengths)
 
     def _after_training(self, run: Run) -> None:
         assert isinstance(run.head, OutlierHead)
@@ -270,7 +255,7 @@ class OneMatrixHead(CrowdHead):
         if not self.strength:
             return {}
         # log det(T T') is twice log |det T|.
-        return {"volume": self.strength * log_volume(confusion_gram(self.log_matrix().exp().unsqueeze(0))) / 2}
+        return {"volume": self.strength * log_volume(losses.confusion_gram(self.log_matrix().exp().unsqueeze(0))) / 2}
 
     @torch.no_grad()
     def confusions(self) -> Tensor:
@@ -278,10 +263,7 @@ class OneMatrixHead(CrowdHead):
 
 
 class RevisionHead(OneMatrixHead):
-    """First plain training on the labels; then a matrix read off at anchor points, and a revision learned on top.
-
-    The anchors of a class are the items to which the network gives it with the highest probability.
-    """
+    """Plain training first; then a matrix read off at anchors, the surest items of each class, and a revision of it."""
 
     def __init__(self, n_annotators: int, n_classes: int, *, anchor_epoch: int) -> None:
         super().__init__(n_annotators, torch.ones(n_classes, n_classes))

@@ -56,10 +56,8 @@ class CrowdLayerHead(CrowdHead):
         if self.voting:
             return label_cross_entropy(log_class_probs.index_select(0, batch.item), batch.label, batch.weight)
         probs = log_class_probs.exp().index_select(0, batch.item)
-        rows = {
-            name: table.rows(batch).index_select(0, table.place(batch))  # type: ignore[operator]
-            for name, table in self.parts.items()
-        }
+        tables: Any = self.parts.items()
+        rows = {name: table.rows(batch).index_select(0, table.place(batch)) for name, table in tables}
         logits = self.transformed(probs, rows.get("weight"), rows.get("bias"))
         return label_cross_entropy(torch.log_softmax(logits, dim=1), batch.label, batch.weight)
 
@@ -77,7 +75,8 @@ class CrowdLayerHead(CrowdHead):
 class CrowdLayer(CrowdClassifier):
     """Put a layer with parameters of each annotator behind the classifier, and train all on the annotations.
 
-    Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018.
+    Rodrigues and Pereira, "Deep learning from crowds", AAAI 2018. The layer's weights are no probabilities:
+    `confusions_` are softmax(g_m(e_k)), its answers where a class is certain.
 
     Parameters
     ----------
@@ -92,10 +91,6 @@ class CrowdLayer(CrowdClassifier):
         experiments have 0, the authors' sequence demonstration 5.
     **training
         Parameters of `CrowdClassifier`. The paper: Adam at 1e-3, batches of 64, 50 epochs, no weight decay.
-
-    Notes
-    -----
-    The layer's weights are no probabilities: `confusions_` are softmax(g_m(e_k)), its answers where a class is certain.
     """
 
     name: ClassVar[str] = "crowdlayer"
@@ -106,9 +101,8 @@ class CrowdLayer(CrowdClassifier):
     vote_epochs: int = 0
 
     def _make_head(self, problem: Problem) -> CrowdHead:
-        return CrowdLayerHead(
-            self.variant, problem.n_annotators, problem.n_classes, scale=self.start_scale, vote_epochs=self.vote_epochs
-        )
+        sizes = problem.n_annotators, problem.n_classes
+        return CrowdLayerHead(self.variant, *sizes, scale=self.start_scale, vote_epochs=self.vote_epochs)
 
 
 GATE_WIDTH = 128  # of the layer between an item's features and its embedding, as in the paper
@@ -134,9 +128,8 @@ class CommonNoiseHead(CrowdHead):
             lambda: nn.Sequential(nn.Linear(n_features, GATE_WIDTH), nn.Linear(GATE_WIDTH, embedding)), generator
         )
         bound = 1 / math.sqrt(n_annotators)  # a linear layer on one-hot annotators, as torch starts it
-        self.annotator_gate = RowTable(
-            torch.empty(n_annotators, embedding).uniform_(-bound, bound, generator=generator)
-        )
+        drawn = torch.empty(n_annotators, embedding).uniform_(-bound, bound, generator=generator)
+        self.annotator_gate = RowTable(drawn)
         self.touch_rate = nn.Buffer(touch_rate.float(), persistent=False)
         self.mean_gate = nn.Buffer(torch.full((n_annotators,), 0.5))
 
@@ -188,7 +181,8 @@ class CommonNoiseHead(CrowdHead):
 class CoNAL(CrowdClassifier):
     """Model noise that all annotators share beside each annotator's own, and train a classifier through both.
 
-    Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021.
+    Chu, Ma and Wang, "Learning from crowds by modeling common confusions", AAAI 2021. `confusions_` are what the model
+    answers for an item whose class is certain, at the mean gate of each annotator.
 
     Parameters
     ----------
@@ -202,10 +196,6 @@ class CoNAL(CrowdClassifier):
         Take a single step per epoch, as an earlier port did whose published numbers are low for that reason.
     **training
         Parameters of `CrowdClassifier`. The paper (LabelMe): Adam at 0.01, batches of 1024, 100 epochs.
-
-    Notes
-    -----
-    `confusions_` are what the model answers for an item whose class is certain, at the mean gate of each annotator.
     """
 
     name: ClassVar[str] = "conal"
@@ -235,11 +225,7 @@ BLOCK = 2**12  # columns of scores formed at once: with a hundred items they sta
 
 
 class _LogSumOfScores(torch.autograd.Function):
-    """(batch,) log Σ_c exp(Σ_k f_k T[k, c]) over all columns c, a block of columns at a time.
-
-    The (batch, annotators x labels) scores are never kept: they would be written and read several times, and at ten
-    thousand annotators they are what a step costs. Backward forms them again.
-    """
+    """(batch,) log Σ_c exp(Σ_k f_k T[k, c]) over all columns c, by blocks; the many scores are never kept."""
 
     @staticmethod
     def forward(ctx: Any, probs: Tensor, transition: Tensor) -> Tensor:
@@ -269,11 +255,7 @@ class _LogSumOfScores(torch.autograd.Function):
 
 
 class UnionHead(CrowdHead):
-    """P(annotator and label | x) over all annotators x labels, for one draw from the union of an item's annotations.
-
-    "B": T f(x), where each true class's part of T is a distribution over all annotators and labels.
-    "A": softmax(T f(x)) over all annotators and labels, T free.
-    """
+    """P(annotator and label | x) over all annotators x labels: T f(x), T normalised (B), or softmax(T f(x)) (A)."""
 
     def __init__(
         self, variant: str, n_annotators: int, n_classes: int, *, off_diagonal: float, scale: float = 1.0
@@ -288,10 +270,6 @@ class UnionHead(CrowdHead):
     def by_annotator(self, values: Tensor) -> Tensor:
         """(true class, annotator x given label) -> (annotator, true class, given label)."""
         return values.view(len(values), -1, len(values)).transpose(0, 1)
-
-    def log_transition(self) -> Tensor:
-        """(annotator, true class, given label) log probabilities of variant B: one per true class over all others."""
-        return self.by_annotator(self.values - torch.logsumexp(self.values, dim=1, keepdim=True))
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         chosen = self.values.index_select(1, batch.annotator * len(self.values) + batch.label).T

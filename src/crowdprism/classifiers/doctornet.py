@@ -24,10 +24,7 @@ SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
 
 
 class DoctorNetwork(nn.Module):
-    """A shared trunk with one linear output per annotator; outputs the log of their average class probabilities.
-
-    While training, the average is not formed: the head reads `embedding` and works on the annotators that labelled.
-    """
+    """A shared trunk with a linear output per annotator; the average is formed at use only, not while training."""
 
     def __init__(
         self,
@@ -77,10 +74,7 @@ class DoctorNetwork(nn.Module):
 
 
 class DoctorHead(CrowdHead):
-    """Cross-entropy of each annotator's own output; with `weighted`, how much each is worth is learned beside it.
-
-    The weights' term sees the outputs as constants, so that the paper's second stage goes along with the first.
-    """
+    """Cross-entropy of each annotator's own output; with `weighted`, each one's worth is learned beside it."""
 
     needs_only_outputs = False
 
@@ -124,6 +118,8 @@ class DoctorHead(CrowdHead):
 class DoctorNet(CrowdClassifier):
     """Learn to imitate every annotator on a shared network, and predict by the average of the imitations.
 
+    `confusions_` is None: the method models what annotators say of an item, not what is true.
+
     Parameters
     ----------
     weighted
@@ -133,10 +129,6 @@ class DoctorNet(CrowdClassifier):
         Width of a linear layer between the embedding and the item's weights (BIWDN); None for no such layer.
     **training
         Parameters of `CrowdClassifier`. The comparison of Ibrahim et al.: Adam at 1e-3, weights at 0.03.
-
-    Notes
-    -----
-    `confusions_` is None: the method models what annotators say of an item, not what is true.
     """
 
     name: ClassVar[str] = "doctornet"

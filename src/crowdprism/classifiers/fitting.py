@@ -22,7 +22,7 @@ from crowdprism.classifiers.posterior import Predictor, log_evidence, mean_log_l
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import CrowdHead
 from crowdprism.networks.annotator_layer import diagonal_confusions, identity_diagonal
-from crowdprism.networks.build import check_output, resolve_network
+from crowdprism.networks.build import resolve_network
 from crowdprism.results.confusion import confusion_counts, normalize_rows, pooled_confusion
 from crowdprism.training import Augmentation, FlatAnnotations, InputScaling, Items, TrainingOutcome, TrainingSettings
 from crowdprism.training.settings import choose_device
@@ -173,18 +173,15 @@ def prepare(
 
 def weighted(problem: Problem, weight: NDArray[np.float64]) -> Problem:
     """The problem with items repeated by their weights (n_given,): twice for 2, in every other epoch for 0.5."""
-    n_each = np.ceil(weight).astype(np.int64)
-    copies = np.repeat(np.arange(len(weight)), n_each - 1)
-    index = np.concatenate([np.arange(len(weight)), copies])
+    n_each, places = np.ceil(weight).astype(np.int64), np.arange(len(weight))
+    copies = np.repeat(places, n_each - 1)
+    index = np.concatenate([places, copies])
     annotations = problem.annotations[index]
-    share = np.ones(len(index))
-    last = np.where(n_each > 1, len(weight) + np.cumsum(n_each - 1) - 1, np.arange(len(weight)))
-    share[last] -= n_each - weight
-    share = np.concatenate([share, np.ones(problem.n_unlabelled)])
+    share = np.ones(len(index) + problem.n_unlabelled)
+    share[np.where(n_each > 1, len(weight) + np.cumsum(n_each - 1) - 1, places)] -= n_each - weight
     flat = FlatAnnotations.of(annotations, extra_items=problem.n_unlabelled)
     flat = replace(flat, share=None if (share == 1).all() else share)
-    every = np.concatenate([index, np.arange(len(weight), problem.flat.n_items)])
-    items = problem.items.part(every)
+    items = problem.items.part(np.concatenate([index, np.arange(len(weight), problem.flat.n_items)]))
     return replace(problem, annotations=annotations, flat=flat, items=items, n_copies=len(copies))
 
 
@@ -223,7 +220,11 @@ def try_network(network: nn.Module, plan: NetworkPlan) -> None:
             f"The network does not accept items of shape {plan.input_shape}: {error}", parameter="network"
         ) from error
     network.train(was_training)
-    check_output(outputs, 2, plan.n_classes)
+    if tuple(outputs.shape) != (2, plan.n_classes):
+        raise InvalidParameterError(
+            f"The network returns shape {tuple(outputs.shape)} for 2 items, but {plan.n_classes} classes need "
+            f"(2, {plan.n_classes}): one logit per class (no softmax)."
+        )
 
 
 def require_batches(network: nn.Module, in_batch: int) -> None:
@@ -287,7 +288,9 @@ def make_validation(
             raise InvalidParameterError("selection='clean' needs true classes as y_valid, not annotations.")
         return Validation(items, None, y_valid, annotations), annotations
     if y_valid is not None and selection != "annotations":
-        return Validation(items, true_codes(annotations, y_valid), None, annotations), annotations
+        named = np.asarray(y_valid).tolist()
+        truth = known_positions(annotations.classes, named, "classes", given="values of y_valid")
+        return Validation(items, truth, None, annotations), annotations
     if selection == "clean":
         raise InvalidParameterError("selection='clean' needs X_valid and y_valid with true classes.")
     if selection != "annotations":
@@ -300,11 +303,6 @@ def make_validation(
             parameter="selection",
         )
     return Validation(None, None, held_out, kept), kept
-
-
-def true_codes(annotations: Annotations, y_valid: Any) -> NDArray[np.int64]:
-    named = np.asarray(y_valid).tolist()
-    return known_positions(annotations.classes, named, "classes", given="values of y_valid")
 
 
 STARTS = ("diagonal", "identity", "soft-vote", "dawid-skene")

@@ -15,15 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from crowdprism.annotations import Annotations
+from crowdprism.classifiers import fitting
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import (
-    STARTS,
-    Problem,
-    imbalance_advice,
-    is_imbalanced,
-    start_confusions,
-    vote_class_shares,
-)
+from crowdprism.classifiers.fitting import Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, Dropout, FreeConfusions, GeometricHead, diagonal_confusions
 from crowdprism.networks.annotator_layer import FORMS, make_annotator_layer, suitable_form
@@ -95,7 +89,7 @@ class GeoCrowdNet(CrowdClassifier):
         "loss": OneOf("ccem", "joint"),
         "evidence_temper": Real(0, 1, above=True),
         "confusion_form": OneOf("auto", *FORMS),
-        "start": OneOf(*STARTS),
+        "start": OneOf(*fitting.STARTS),
         "start_diagonal": PROBABILITY,
         "shrinkage": Real(0),
         "annotator_updates": OneOf("auto", "all", "touched"),
@@ -120,14 +114,14 @@ class GeoCrowdNet(CrowdClassifier):
         if self.regularizer != "auto":
             return self.regularizer
         annotations = problem.annotations
-        if is_imbalanced(annotations) or self._form(annotations) == "skill":
+        if fitting.is_imbalanced(annotations) or self._form(annotations) == "skill":
             return None
         return "W" if annotations.n_annotators * annotations.n_classes >= problem.flat.n_items else "F"
 
     def _advice(self, problem: Problem) -> Iterable[str]:
         if self.regularizer == "F" and self.strength != 0:
             way_out = "Use regularizer='auto' or None."
-            yield from imbalance_advice(problem.annotations, "regularizer='F'", way_out)
+            yield from fitting.imbalance_advice(problem.annotations, "regularizer='F'", way_out)
 
     def _method_name(self, problem: Problem) -> str:
         chosen = self._regularizer(problem)
@@ -165,27 +159,23 @@ class GeoCrowdNet(CrowdClassifier):
         return suitable_form(annotations.n_annotations, annotations.n_annotators, annotations.n_classes)
 
     def _make_head(self, problem: Problem) -> CrowdHead:
-        annotations = problem.annotations
-        start = start_confusions(
-            "identity" if self._as_published else self.start, annotations, diagonal=self.start_diagonal
-        )
-        everywhere = {"all": False, "touched": True, "auto": None}[self.annotator_updates]
-        layer = make_annotator_layer(
-            self._form(annotations), start, touched_only=False if self._as_published else everywhere
-        )
-        shares = torch.from_numpy(vote_class_shares(annotations)).float()
+        annotations, paper = problem.annotations, self._as_published
+        start = fitting.start_confusions("identity" if paper else self.start, annotations, diagonal=self.start_diagonal)
+        touched_only = {"all": False, "touched": True, "auto": None}["all" if paper else self.annotator_updates]
+        layer = make_annotator_layer(self._form(annotations), start, touched_only=touched_only)
+        shares = torch.from_numpy(fitting.vote_class_shares(annotations)).float()
         regularizer = self._regularizer(problem)
         strength = DEFAULT_STRENGTHS.get(str(regularizer), 0.0) if self.strength == "auto" else float(self.strength)
         return GeometricHead(
             layer,
-            loss="ccem" if self._as_published else self.loss,
+            loss="ccem" if paper else self.loss,
             temper=self.evidence_temper,
             regularizer=regularizer,  # type: ignore[arg-type]
             strength=strength,
-            shrinkage=0.0 if self._as_published else self.shrinkage,
+            shrinkage=0.0 if paper else self.shrinkage,
             n_annotations=annotations.n_annotations if annotations.weight is None else float(annotations.weight.sum()),
             touch_rate=torch.from_numpy(problem.flat.touch_rate(problem.batch_size)),
-            reference=self._as_published,
+            reference=paper,
             class_shares=shares if self.class_shares == "votes" else None,
         )
 
@@ -248,10 +238,7 @@ class SparseProcess(nn.Module):
         return self.log_amplitude.exp() * (weights @ self.mean), torch.exp(2 * self.log_amplitude) * variance
 
     def forward(self, features: Tensor) -> Tensor:
-        """(batch, ...) -> (batch, n_classes) logits: one standard deviation to either side while training.
-
-        That is a draw with the right mean and variance; at use the logits are moderated by the variance.
-        """
+        """(batch, ...) -> (batch, n_classes) logits: mean ± deviation in training, moderated by the variance at use."""
         mean, variance = self.moments(features.flatten(1))
         if self.training:
             side: Tensor = self.coin(torch.ones_like(mean)) - 1  # 1 or -1

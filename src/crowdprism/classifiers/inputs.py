@@ -47,10 +47,7 @@ def item_shape(X: Features) -> tuple[int, ...]:
 
 
 def read_features(model: Any, X: Any, *, fitted_shape: tuple[int, ...] | None = None, what: str = "X") -> Features:
-    """Check features of items for a classifier; later ones must have the shape of those it was fitted on.
-
-    Without `fitted_shape` the classifier learns the number and the names of features, as scikit-learn's do.
-    """
+    """Check features of items for a classifier, which learns their shape and names or, if fitted, compares them."""
     if not is_stream(X) and not hasattr(X, "shape"):
         X = np.asarray(X)
     first = fitted_shape is None
@@ -76,10 +73,7 @@ def on_disk(array: NDArray[Any], what: str) -> MappedFeatures:
 
 
 def as_features(X: Any, *, what: str = "X") -> Features:
-    """Return features as a float32 or uint8 tensor (n_items, ...), or the Dataset as it is.
-
-    Images (n_items, height, width) without channels get one channel. NaN and infinite values are refused.
-    """
+    """Features as a float32 or uint8 tensor (n_items, ...), grey images with a channel; or the Dataset as it is."""
     if is_stream(X):
         if n_items_of(X) == 0:
             raise InvalidParameterError(f"{what} has 0 items.")
@@ -130,16 +124,12 @@ def make_scaling(features: Features, *, standardize: bool | str) -> InputScaling
     if not standardize:
         return InputScaling.identity()
     if is_stream(features):
-        features = sample_of(dataset_of(features))
+        n_items = n_items_of(features)
+        chosen = np.unique(np.linspace(0, n_items - 1, min(n_items, N_SAMPLED)).astype(int)).tolist()
+        found = [dataset_of(features)[place] for place in chosen]
+        rows = [torch.as_tensor(one[0] if isinstance(one, (tuple, list)) else one) for one in found]
+        features = torch.stack(rows)
     return InputScaling.of(features, one_unit=None if standardize == "auto" else False)  # type: ignore[arg-type]
-
-
-def sample_of(dataset: Dataset[Any]) -> Tensor:
-    """(n, ...) features of at most `N_SAMPLED` items, evenly spaced."""
-    n_items = len(dataset)  # type: ignore[arg-type]
-    chosen = np.unique(np.linspace(0, n_items - 1, min(n_items, N_SAMPLED)).astype(int)).tolist()
-    found = [dataset[place] for place in chosen]
-    return torch.stack([torch.as_tensor(one[0] if isinstance(one, (tuple, list)) else one) for one in found])
 
 
 def make_items(features: Features, scaling: InputScaling, device: torch.device, n_workers: int) -> Items:
@@ -200,10 +190,7 @@ def annotations_of(y: Any) -> Annotations:
 
 
 def matched(annotations: Annotations, X: Any, n_items: int, items: Any = None) -> Annotations:
-    """Bring annotations into the order of the rows of X; different items are an error that names them.
-
-    Rows are matched by name where `items` or the index of a data frame gives names, else by position.
-    """
+    """Annotations in the order of the rows of X, matched by `items` or a data frame's index, else by position."""
     names = list(items) if items is not None else row_names(X)
     if names is not None and items is None and (positions(annotations.items, names) < 0).all():
         names = None  # an index left over from a split says nothing about items that are numbered otherwise

@@ -94,6 +94,8 @@ class MutualInformationHead(CrowdHead):
 class MaxMIG(CrowdClassifier):
     """Train two views of each item, its features and its labels, to share as much information as possible.
 
+    Only the start at the votes' confusions fixes the order of classes. Batches need several items of each class.
+
     Parameters
     ----------
     divergence
@@ -104,10 +106,6 @@ class MaxMIG(CrowdClassifier):
         `"predictions"`, taken anew after each epoch.
     **training
         Parameters of `CrowdClassifier`. The paper (LabelMe): Adam at 1e-4 for both parts, batches of 64, 20 epochs.
-
-    Notes
-    -----
-    Only the start at the votes' confusions fixes the order of classes. Batches need several items of each class.
     """
 
     name: ClassVar[str] = "max-mig"
@@ -138,9 +136,6 @@ class MaxMIG(CrowdClassifier):
         if self.prior != "uniform":
             shares = np.maximum(vote_class_shares(annotations), SMALLEST_SCORE)
         voted = normalize_rows(confusion_counts(annotations, item_votes(annotations)))
-        start, prior = (
-            torch.from_numpy(np.log(voted + START_SMOOTHING)).float(),
-            torch.from_numpy(shares / shares.sum()),
-        )
-        refresh = self.prior == "predictions"
+        start = torch.from_numpy(np.log(voted + START_SMOOTHING)).float()
+        prior, refresh = torch.from_numpy(shares / shares.sum()), self.prior == "predictions"
         return MutualInformationHead(start, prior, divergence=self.divergence, refresh_prior=refresh)

@@ -61,10 +61,6 @@ class Predictor:
         each = [network_probs(member.network, items)[:, member.order] for member in self.members]
         return mean_class_probs(each, self.temperature)
 
-    def module(self) -> nn.Module:
-        networks, orders = [one.network for one in self.members], [one.order for one in self.members]
-        return ClassProbabilities(self.scaling, networks, orders, self.temperature).eval()
-
 
 def network_probs(network: nn.Module, items: Items) -> NDArray[np.float64]:
     return np.asarray(predict_log_probs(network, items).double().exp().numpy())
@@ -77,30 +73,14 @@ def mean_class_probs(each: Sequence[NDArray[np.float64]], temperature: float = 1
     return average if temperature == 1 else with_temperature(average, temperature)
 
 
-def mean_confusions(members: Sequence[Member]) -> NDArray[Any] | None:
-    found = [member.confusions for member in members if member.confusions is not None]
-    return np.mean(found, axis=0) if found else None
-
-
 class ClassProbabilities(nn.Module):
-    """Raw features (batch, ...) -> class probabilities (batch, n_classes): scaling, networks and class order in one.
+    """Raw features (batch, ...) -> class probabilities (batch, n_classes); depends on torch alone."""
 
-    What `to_module` returns; it depends on torch alone and can be scripted, exported or moved to a device.
-    """
-
-    def __init__(
-        self,
-        scaling: InputScaling,
-        networks: Sequence[nn.Module],
-        orders: Sequence[NDArray[np.int64]],
-        temperature: float = 1.0,
-    ) -> None:
+    def __init__(self, predictor: Predictor) -> None:
         super().__init__()
-        self.scaling = scaling
-        self.networks = nn.ModuleList(networks)
-        self.temperature = temperature
-        self.orders: Tensor
-        self.register_buffer("orders", torch.from_numpy(np.stack(orders)))
+        self.scaling, self.temperature = predictor.scaling, predictor.temperature
+        self.networks = nn.ModuleList(member.network for member in predictor.members)
+        self.orders = nn.Buffer(torch.from_numpy(np.stack([member.order for member in predictor.members])))
 
     def forward(self, features: Tensor) -> Tensor:
         scaled = self.scaling(features)
@@ -156,11 +136,7 @@ def log_evidence(
 def posterior(
     class_probs: NDArray[Any], annotations: Annotations, columns: NDArray[Any], *, temper: float = 1.0, voices: Any = ()
 ) -> NDArray[np.float64]:
-    """Class probabilities given features and annotations: f times the annotators' evidence, normalised.
-
-    The n annotations of an item count as n^temper independent ones (see `joint_cross_entropy`); annotators who answer
-    as one voice count once.
-    """
+    """f times the annotators' evidence, normalised; n annotations of an item count as n^temper, voices once."""
     weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight
     if voices:
         weight = (weight * label_shares(annotations, voices)).astype(np.float32)
@@ -185,8 +161,7 @@ def mean_log_likelihood(class_probs: NDArray[Any], annotations: Annotations, col
 class ClassAlignment:
     """How predictions agree with annotations as they are and after the best permutation of classes.
 
-    The likelihood does not change when all classes are permuted in the predictor and in every confusion (Ibrahim et
-    al. 2023, theorem 1). A strong volume term from the first step can lock in a wrong permutation.
+    The likelihood does not change when all classes are permuted in the predictor and in every confusion.
     """
 
     order: NDArray[np.int64]  # (n_classes,) column `order[k]` of the raw outputs is class k
@@ -214,12 +189,7 @@ def agreement(class_probs: NDArray[Any], annotations: Annotations) -> float:
 def examine_alignment(
     class_probs: NDArray[Any], confusions: NDArray[Any] | None, annotations: Annotations, *, fixed: bool = False
 ) -> ClassAlignment:
-    """Find the permutation of classes that the annotators' labels ask for, and whether it matters.
-
-    The Hungarian solution on the mean confusion, weighted by labels per annotator, or else on the counts of (predicted
-    class, label). It is taken only where agreement rises by more than `TOLERANCE`, so that noise changes nothing.
-    Gold fixes the order of classes (`fixed`).
-    """
+    """The permutation of classes that the labels ask for (Hungarian), if agreement rises by more than `TOLERANCE`."""
     plain = agreement(class_probs, annotations)
     if fixed:
         return ClassAlignment(np.arange(annotations.n_classes), plain, plain)
@@ -251,10 +221,8 @@ def examine_run(run: Run, *, mend: bool) -> Examined:
     annotations = run.problem.annotations[: run.problem.n_given]
     class_probs = network_probs(run.network, run.problem.items)[: annotations.n_items]
     alignment = examine_alignment(class_probs, confusions, annotations, fixed=run.problem.flat.gold is not None)
-    order = np.arange(annotations.n_classes)
-    if mend and alignment.permuted:
-        order = alignment.order
-        confusions = None if confusions is None else confusions[:, order]
+    order = alignment.order if mend else np.arange(annotations.n_classes)
+    confusions = None if confusions is None else confusions[:, order]
     return Examined(Member(run.network, order, confusions), class_probs[:, order], alignment)
 
 
@@ -263,7 +231,8 @@ def make_result(
 ) -> FitResult:
     """What a trained model learned, with the classifier's probabilities of the training items."""
     annotations = prepared.annotations
-    confusions = mean_confusions(model.predictor_.members)
+    each = [member.confusions for member in model.predictor_.members if member.confusions is not None]
+    confusions = np.mean(each, axis=0) if each else None
     found = voices_of(annotations, model.dependence if confusions is not None else None)
     return FitResult(
         method=model._method_name(prepared.problem),

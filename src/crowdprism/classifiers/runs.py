@@ -2,14 +2,9 @@
 
 Small networks are trained as one stacked program (`crowdprism.training.stacked`), others one after the other.
 
-Settings that are left to the data, and the temperature of predictions, are chosen by held-out items, without clean
-labels. A quarter of the annotated items is held out with all annotations. Every candidate is trained on the rest, for
-fewer epochs, and judged by the likelihood of the held-out annotations,
-
-    mean log Σ_k f_k(x) C_annotator[k, label].
-
-The same items then give the temperature of the best candidate. The strength of a volume term is not chosen this way:
-the likelihood is blind to the part of the model that the volume term is there to fix.
+Settings that are left to the data are chosen by a quarter of the annotated items, held out with all annotations. Every
+candidate is trained on the rest, for fewer epochs, and judged by their mean log Σ_k f_k(x) C_annotator[k, label]; they
+then give the temperature. The strength of a volume term is not chosen so: the likelihood is blind to what it fixes.
 """
 
 from __future__ import annotations
@@ -23,7 +18,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import inputs
@@ -31,7 +25,6 @@ from crowdprism.classifiers.fitting import Choice, Problem, Run, Validation, sta
 from crowdprism.classifiers.posterior import known_confusions, log_evidence, mean_log_likelihood, network_probs
 from crowdprism.diagnostics.calibration import fit_temperature
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks import CrowdHead
 from crowdprism.results.fit_result import json_ready
 from crowdprism.seeding import stream
 from crowdprism.training import CheckpointFolder, FlatAnnotations, Items, TensorItems, Trainer, TrainingOutcome
@@ -114,20 +107,16 @@ def train_together(runs: Sequence[Run], validation: Validation | None) -> list[R
     plain = isinstance(problem.items, TensorItems) and problem.flat.share is None
     if len(runs) < 2 or not plain or not can_stack(models):
         return None
-    measured: dict[str, Any] = {}
-    if validation is not None:
-        measured = {"measure": validation.figure, "valid_items": validation.items}
-    trainer = StackedTrainer(models, problem.items, problem.flat, **measured)
+    measured: Any = (None, None) if validation is None else (validation.figure, validation.items)
+    trainer = StackedTrainer(models, problem.items, problem.flat, measure=measured[0], valid_items=measured[1])
     trainer.run()
     return [replace(run, outcome=own) for run, own in zip(runs, trainer.outcomes(), strict=True)]
 
 
 def fit_together(models: Sequence[CrowdClassifier], X: Any, y: Any, **validation: Any) -> bool:
-    """Fit classifiers to the same data as one stacked program; return False, without training, where that cannot be.
+    """Fit classifiers to the same data as one stack; return False, without training, where that cannot be.
 
-    For grids of settings: what a stack allows to differ is learning rates, weight decay, input noise, strength and
-    seed; nothing may be left to the data. Results equal those of fitting one by one in distribution, not digit for
-    digit. `validation` is `X_valid` and `y_valid` of `fit`.
+    Rates, weight decay, input noise, strength and seed may differ. `validation` is `X_valid` and `y_valid` of `fit`.
     """
     if any(one.n_heads != 1 or one.checkpoint is not None or one.callbacks or one._open for one in models):
         return False
@@ -159,7 +148,11 @@ def choose(model: CrowdClassifier, problem: Problem) -> Choice:
     split = hold_out(problem) if model._open else None
     if split is None:
         return default
-    trained = train_runs(candidate_runs(model, split.kept, tried), None)
+    short: Any = copy.copy(model)
+    short.epochs = max(1, round(EPOCHS * model.epochs))
+    runs = [short.make_run(replace(split.kept, chosen=values)) for values in tried]
+    runs = [replace(run, settings=replace(run.settings, keep_best=False, patience=None)) for run in runs]
+    trained = train_runs(runs, None)
     if any(run.outcome.interrupted for run in trained):
         raise KeyboardInterrupt  # no candidate is a model to keep
     record = [values | judge(run, split) for values, run in zip(tried, trained, strict=True)]
@@ -200,20 +193,8 @@ def hold_out(problem: Problem) -> Split | None:
     return Split(reduced, problem.items.part(held), problem.annotations[held])
 
 
-def candidate_runs(model: CrowdClassifier, problem: Problem, tried: Sequence[dict[str, float]]) -> list[Run]:
-    """Untrained networks and heads of all candidates; judged by their last epoch."""
-    short: Any = copy.copy(model)
-    short.epochs = max(1, round(EPOCHS * model.epochs))
-    runs = [short.make_run(replace(problem, chosen=values)) for values in tried]
-    return [replace(run, settings=replace(run.settings, keep_best=False, patience=None)) for run in runs]
-
-
 def judge(run: Run, split: Split) -> dict[str, float]:
-    """Likelihood of the held-out annotations, and the temperature that they ask for.
-
-    Methods without confusion matrices are judged by those of Dawid-Skene; annotators without training labels by the
-    confusion of the crowd's average label.
-    """
+    """Likelihood of held-out annotations and their temperature; methods without confusions get Dawid-Skene's."""
     found = run.head.confusions()
     training = split.kept.annotations
     if found is None:
@@ -260,8 +241,3 @@ def begun_run(model: CrowdClassifier, problem: Problem, epochs: int) -> Run:
         outcome = TrainingOutcome(history, epochs_done=len(history["total"]))
     settings = replace(run.settings, epochs=outcome.epochs_done + epochs, rounds=1, keep_best=False, **CONSTANT)
     return replace(run, settings=settings, outcome=outcome)
-
-
-def head_state(head: CrowdHead) -> dict[str, Tensor]:
-    """What a head knows of annotators, without what belongs to the training items."""
-    return {name: value.clone() for name, value in head.state_dict().items() if name not in head.item_state}

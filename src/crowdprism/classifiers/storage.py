@@ -23,7 +23,7 @@ from crowdprism.errors import InvalidParameterError, MissingDependencyError, Res
 from crowdprism.files import replacing_file
 from crowdprism.results.fit_result import FitResult, json_ready
 from crowdprism.results.loading import fields_of, require_values
-from crowdprism.results.manifest import RunFiles, read_run, require_schema
+from crowdprism.results.manifest import RunFiles, require_schema
 from crowdprism.results.replacing import replacing_run
 from crowdprism.training import InputScaling
 from crowdprism.training.checkpoint import prefixed, without_prefix
@@ -127,12 +127,8 @@ def export_onnx(model: CrowdClassifier, path: str | os.PathLike[str]) -> Path:
     return Path(path)
 
 
-def load(folder: str | os.PathLike[str], kinds: Mapping[str, type[CrowdClassifier]], network: Any) -> CrowdClassifier:
-    """Read a classifier that `save` wrote; `kinds` are the known classes by name."""
-    return read_run(Path(folder), lambda files: restored(files, kinds, network))
-
-
 def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], network: Any) -> CrowdClassifier:
+    """The classifier that `save` wrote; `kinds` are the known classes by name."""
     result = FitResult(**fields_of(files))
     record = checked_record(files)
     if record["classifier"] not in kinds:
@@ -154,11 +150,8 @@ def restored(files: RunFiles, kinds: Mapping[str, type[CrowdClassifier]], networ
     if record["chosen_settings"] is not None:
         model.chosen_settings_ = record["chosen_settings"]
         model._head_states = [without_prefix(f"head-{place}", tensors) for place in range(record["n_heads"])]
-    model.n_features_in_ = record["input_shape"][0]
-    model.classes_ = result.classes
-    model.histories_ = record["histories"]
-    model.threads_ = record.get("threads", [])
-    model.result_ = result
+    model.n_features_in_, model.classes_, model.result_ = record["input_shape"][0], result.classes, result
+    model.histories_, model.threads_ = record["histories"], record.get("threads", [])
     return model
 
 

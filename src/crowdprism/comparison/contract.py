@@ -298,10 +298,8 @@ def weight_two_equals_the_annotation_twice(method: Any, data: Data) -> None:
     a = data.annotations
     twice = probabilities(method, Data(a.concat(a.select(a.label == 0)), data.features))
     heavy = probabilities(method, data.change(weight=np.where(a.label == 0, 2, 1).astype(np.float32)))
-    # Training adds repeated terms in another order and draws for each annotation; differences grow with the steps.
-    require_same(
-        method, twice, heavy, "weight 2 instead of a repeated annotation", redrawn=kind_of(method) == "classifier"
-    )
+    redrawn = kind_of(method) == "classifier"  # training adds terms in another order and draws for each annotation
+    require_same(method, twice, heavy, "weight 2 instead of a repeated annotation", redrawn=redrawn)
 
 
 @holds_for("any")

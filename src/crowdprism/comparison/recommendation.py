@@ -102,11 +102,7 @@ def rank(rows: Sequence[MethodRow], *, by_gold: bool) -> tuple[MethodRow, ...]:
 def recommend(
     rows: Sequence[MethodRow], scores: Mapping[str, NDArray[np.float64]], *, by_gold: bool
 ) -> tuple[str | None, str]:
-    """Name of the method to take, and the reason, from rows with the best first.
-
-    The scores of a method are one number per held-out annotation (log-likelihood) or per item with gold (1 correct, 0
-    wrong): the same annotations or items, in the same order, for all methods.
-    """
+    """Name of the method to take, and why, from rows with the best first and scores that are paired over methods."""
     measured = [row for row in rows if not row.failed]
     if not measured:
         return None, "No method could be measured, so none is recommended."

@@ -210,12 +210,7 @@ def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrup
 
 
 def held_out_log_likelihoods(result: FitResult, held_out: Annotations) -> NDArray[np.float64] | None:
-    """Log probability of each annotation that was held out; None without confusions.
-
-    log Σ_k q_i[k] C_m[k, l] for the label l of annotator m on item i, with the item's class probabilities q as learned
-    from its other annotations. An annotator without other labels is treated as the average annotator. `held_out` has
-    items, annotators and classes in the order of the result.
-    """
+    """log Σ_k q_i[k] C_m[k, l] of each held-out annotation; None without confusions, the average for unseen m."""
     if result.confusions is None:
         return None
     table = with_unseen(result.confusions, result.labels_per_annotator)

@@ -16,17 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from crowdprism.experiments.spec import (
-    Budget,
-    Cell,
-    Data,
-    Method,
-    Published,
-    Study,
-    change_data,
-    require_known,
-    without_none,
-)
+from crowdprism.experiments import spec
+from crowdprism.experiments.spec import Budget, Cell, Data, Method, Published, Study, require_known, without_none
 
 Row = dict[str, Any]
 DONE, FAILED = "done", "failed"
@@ -122,7 +113,7 @@ def require_names(wanted: Sequence[str], known: Mapping[str, Any], study: Study,
 def change_cell(cell: Cell, budget: Budget) -> Cell:
     changes = budget.changes.get(cell.name, {})
     require_known(changes, CELL_CHANGES, f"Budget {budget.name} changes", f" of cell {cell.name}; it can change")
-    data = change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
+    data = spec.change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
     return replace(cell, data=data, parameters={**cell.parameters, **changes.get("parameters", {})})
 
 
@@ -278,8 +269,7 @@ def summarize(plan: Plan, rows: Mapping[str, Row]) -> TableResult:
 
 def measured(grids: Mapping[int, Sequence[Fit]], rows: Mapping[str, Row], study: Study) -> Measured:
     by_seed: dict[int, float] = {}
-    chosen_rows: list[Row] = []
-    failed: list[str] = []
+    chosen_rows, failed = [], []
     for seed, fits in grids.items():
         found = [rows[fit.key] for fit in fits if fit.key in rows]
         failed += [row["reason"] for row in found if row["status"] != DONE]
@@ -304,10 +294,7 @@ def difference(one: Measured | None, other: Measured | None) -> Measured | None:
 
 
 def distance_from_published(ours: Measured | None, published: Published | None) -> float | None:
-    """Ours minus published, in standard errors of the difference of the two means; None if either is unknown.
-
-    The published spread is a population standard deviation over five trials.
-    """
+    """Ours minus published, in standard errors of the difference of the means; None if either is unknown."""
     if ours is None or published is None or ours.standard_error is None or published.spread is None:
         return None
     both = math.hypot(ours.standard_error, published.spread / math.sqrt(PUBLISHED_TRIALS - 1))
@@ -315,10 +302,7 @@ def distance_from_published(ours: Measured | None, published: Published | None) 
 
 
 def rank_agreement(result: TableResult, cell: Cell) -> tuple[float, int] | None:
-    """Spearman's correlation of published and measured means in a column, and the number of methods.
-
-    Variants are left out; None for fewer than three methods.
-    """
+    """Spearman's correlation of published and measured means, and the number of methods (None below three)."""
     from scipy.stats import spearmanr
 
     found = [result.both(cell, method) for method in result.plan.methods if not method.variant_of]

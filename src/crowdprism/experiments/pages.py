@@ -13,15 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdprism.errors import MissingDependencyError
-from crowdprism.experiments.fits import (
-    Measured,
-    Row,
-    TableResult,
-    difference,
-    distance_from_published,
-    rank_agreement,
-)
-from crowdprism.experiments.spec import Cell, Deviation, Method, Published
+from crowdprism.experiments.fits import Measured, Row, TableResult, difference, distance_from_published, rank_agreement
+from crowdprism.experiments.spec import Cell, Deviation, Method
 from crowdprism.files import replacing_file
 from crowdprism.results.fit_result import installed_versions
 
@@ -34,9 +27,7 @@ DISTANCE = (
     "*Distance* is measured minus published in standard errors of the difference of the two means (the published one "
     "from its spread over five trials)."
 )
-ORDER_ONLY = (
-    "This budget changes the task: the numbers are not comparable with the published ones, only their order is."
-)
+REDUCED = "This budget changes the task: the numbers are not comparable with the published ones, only their order is."
 SHORTFALL = f"Where no spread was published, the larger of ours and {UNKNOWN_SPREAD} is used. Variants are left out."
 PAIRED = "Both methods saw the same items, crowds and seeds; the standard error is that of the paired differences."
 SECONDS = (
@@ -51,8 +42,7 @@ COLUMNS = ("study", "budget", "cell", "method", "published_mean", "published_spr
 
 def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path]:
     """Write NAME.md, NAME.csv and, if matplotlib is installed, figures; return the paths."""
-    target = Path(folder)
-    name = result.study.name
+    target, name = Path(folder), result.study.name
     try:
         figures = write_figures(result, target)
     except MissingDependencyError:
@@ -77,7 +67,7 @@ def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:
         f"**Reduced in this budget:** {' '.join(budget.reduces.split())}",
         "## Measured beside published",
         f"Mean ± population standard deviation over trials{unit}; in brackets the number of trials if it is not "
-        f"the {len(budget.seeds)} of the budget. {DISTANCE if budget.comparable else ORDER_ONLY}",
+        f"the {len(budget.seeds)} of the budget. {DISTANCE if budget.comparable else REDUCED}",
         *main_tables(result),
         f"Columns not measured: {'; '.join(empty)}." if empty else "",
         *(f"![{study.title}]({path.as_posix()})" for path in figures),
@@ -118,19 +108,15 @@ def main_tables(result: TableResult) -> Iterator[str]:
 def texts_of(result: TableResult, cell: Cell, method: Method) -> tuple[str, str, str]:
     """Published number, measured number and signed distance in standard errors (empty if unknown), as text."""
     ours, published = result.both(cell, method)
-    found = distance_from_published(ours, published)
-    return published_text(published, result), measured_text(ours, result), "" if found is None else f"{found:+.1f}"
+    found, theirs = distance_from_published(ours, published), "-"
+    if published is not None:
+        spread = "" if published.spread is None else f" ± {published.spread:.{digits(result)}f}"
+        theirs = f"{published.mean:.{digits(result)}f}{spread}"
+    return theirs, measured_text(ours, result), "" if found is None else f"{found:+.1f}"
 
 
 def digits(result: TableResult) -> int:
     return 2 if result.study.figure == "accuracy" else 3
-
-
-def published_text(published: Published | None, result: TableResult) -> str:
-    if published is None:
-        return "-"
-    spread = "" if published.spread is None else f" ± {published.spread:.{digits(result)}f}"
-    return f"{published.mean:.{digits(result)}f}{spread}"
 
 
 def measured_text(ours: Measured | None, result: TableResult) -> str:
@@ -142,11 +128,6 @@ def measured_text(ours: Measured | None, result: TableResult) -> str:
     return f"{ours.mean:.{places}f} ± {ours.spread:.{places}f}{short}"
 
 
-def allowed_spread(ours: Measured, published: Published) -> float:
-    """By how much a mean may lie below the published one: the published spread."""
-    return max(ours.spread, UNKNOWN_SPREAD) if published.spread is None else published.spread
-
-
 def shortfall_section(result: TableResult) -> list[str]:
     """Methods whose mean is below the published one by more than its spread, and whether the reason is known."""
     if result.study.figure != "accuracy" or not result.plan.budget.comparable or not result.study.published:
@@ -155,7 +136,7 @@ def shortfall_section(result: TableResult) -> list[str]:
     for cell, method, ours, published in result.entries():
         if ours is None or published is None or method.variant_of:
             continue
-        spread = allowed_spread(ours, published)
+        spread = max(ours.spread, UNKNOWN_SPREAD) if published.spread is None else published.spread
         if ours.mean < published.mean - spread:
             explained = any(concerns(one, cell, method) for one in result.study.deviations)
             reason = "the reason is among the known deviations" if explained else "no reason is known"
@@ -255,7 +236,6 @@ def as_csv(result: TableResult) -> str:
 
 
 PUBLISHED, OWN = "#a63f03", "#0b4f94"  # distinct with any common colour blindness
-FOLDER = "figures"
 PANEL_WIDTH, LINE_HEIGHT, HEAD_HEIGHT, NAMES_WIDTH = 2.6, 0.3, 1.1, 2.4
 MATRIX_SIDE = 1.5
 
@@ -279,7 +259,7 @@ def write_figures(result: TableResult, folder: Path) -> list[Path]:
         first = {name: own[0] for name, own in rows.items() if own}
         if first:
             drawn[f"{result.study.name}_{cell.name}.svg"] = confusion_figure(first, cell.title)
-    return [save(figure, folder / FOLDER / name) for name, figure in drawn.items()]
+    return [save(figure, folder / "figures" / name) for name, figure in drawn.items()]
 
 
 def save(figure: Figure, path: Path) -> Path:

@@ -28,11 +28,7 @@ CACHE_VERSION = 3  # raise when crowds are made in another way, so that old file
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The arrays that one trial trains and tests on.
-
-    `truth` (n_annotators, true class, given label) holds the confusions that labels were drawn from, else those counted
-    against the true classes of the training items.
-    """
+    """The arrays of one trial; `truth` are the confusions that labels were drawn from, else those counted on gold."""
 
     X: NDArray[Any]
     y: Annotations

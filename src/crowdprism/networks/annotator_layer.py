@@ -9,15 +9,13 @@ Three forms, from rich to sparing:
 - `PooledConfusions`: the crowd's common logits plus a residual per annotator, which a penalty shrinks;
 - `SkillConfusions`: one skill per annotator, shared class difficulty and shared off-diagonal. Its memory is
   n_annotators + n_classes squared, and it learns from one label per item where free matrices collapse.
-
-What belongs to single annotators is held in a `RowTable`. A small table is one ordinary parameter; of a large one, a
-step reads and updates only the rows that its batch touches.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -34,11 +32,7 @@ GRAM_CHUNK = 2**20  # numbers of confusions expanded at once when the exact Gram
 
 
 class RowTable(nn.Module):
-    """(n_rows, ...) parameters with one row per annotator, updated whole or only where a batch touches them.
-
-    With `touched_only` true a step works on a copy of the touched rows; `RowAdam` reads the gradient of that copy and
-    writes the rows back, so that neither time nor memory of a step depends on the number of rows.
-    """
+    """(n_rows, ...) parameters, one row per annotator; with `touched_only` a step copies its batch's rows."""
 
     def __init__(self, start: Tensor, *, touched_only: bool | None = None) -> None:
         super().__init__()
@@ -109,10 +103,7 @@ def diagonal_confusions(n_annotators: int, n_classes: int, diagonal: float) -> T
 
 
 class AnnotatorLayer(nn.Module, ABC):
-    """How each annotator confuses the classes: a crowd head's parameters.
-
-    `table` holds what belongs to single annotators; shared parts are ordinary parameters.
-    """
+    """How each annotator confuses the classes; `table` holds what belongs to single annotators."""
 
     form: str
     table: RowTable
@@ -249,19 +240,11 @@ class SkillConfusions(AnnotatorLayer):
         return self.table.rows(batch) - self.middle
 
 
-FORMS: dict[str, type[FreeConfusions] | type[PooledConfusions] | type[SkillConfusions]] = {
-    "free": FreeConfusions,
-    "pooled": PooledConfusions,
-    "skill": SkillConfusions,
-}
+FORMS: dict[str, Any] = {kind.form: kind for kind in (FreeConfusions, PooledConfusions, SkillConfusions)}
 
 
 def suitable_form(n_annotations: int, n_annotators: int, n_classes: int) -> str:
-    """Choose the form by how many labels an annotator gave on average: a skill each below one label per class.
-
-    Above that, pooled: with many labels the residual outweighs its penalty and the form is as rich as the free one,
-    with few it stays near the crowd.
-    """
+    """A skill each below one label per class and annotator; else pooled, as rich as free where labels are many."""
     return "skill" if n_annotations < n_classes * n_annotators else "pooled"
 
 
@@ -269,4 +252,5 @@ def make_annotator_layer(form: str, start: Tensor, *, touched_only: bool | None 
     """Return the layer of that form, started at the given confusions (annotator, true class, given label)."""
     if form not in FORMS:
         raise InvalidParameterError(f"There is no confusion form {form!r}; there are auto, {', '.join(FORMS)}.")
-    return FORMS[form](start, touched_only=touched_only)
+    layer: AnnotatorLayer = FORMS[form](start, touched_only=touched_only)
+    return layer

@@ -18,11 +18,7 @@ from crowdprism.errors import InvalidParameterError
 
 
 class Dropout(nn.Module):
-    """Zero a share of the inputs while training, by draws from `generator`.
-
-    `generator` is set by the training loop (`set_generator`). Without one, training uses torch's global stream like
-    `torch.nn.Dropout` does; copies and saved files never carry a generator.
-    """
+    """Zero a share of the inputs while training, by draws from `generator`, set by the loop, or torch's own."""
 
     def __init__(self, share: float = 0.5) -> None:
         super().__init__()
@@ -198,13 +194,9 @@ class ResNet18(nn.Sequential):
         )
 
 
-FEATURE_NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "linear": Linear,
-    "mlp": MLP,
-    "labelme": MLP,
-    "music": MusicHead,
-}
-IMAGE_NETWORKS: dict[str, Callable[..., nn.Module]] = {"lenet5": LeNet5, "resnet9": ResNet9, "resnet18": ResNet18}
+Factories = dict[str, Callable[..., nn.Module]]
+FEATURE_NETWORKS: Factories = {"linear": Linear, "mlp": MLP, "labelme": MLP, "music": MusicHead}
+IMAGE_NETWORKS: Factories = {"lenet5": LeNet5, "resnet9": ResNet9, "resnet18": ResNet18}
 NETWORKS = (*FEATURE_NETWORKS, *IMAGE_NETWORKS)
 IMAGE_SIDES = {"lenet5": 28, "resnet9": 32}  # others take any
 _LENDING = threading.RLock()  # torch's global stream is one for all threads of a process
@@ -213,11 +205,7 @@ os.register_at_fork(before=_LENDING.acquire, after_in_parent=_LENDING.release, a
 
 @contextmanager
 def global_stream(generator: torch.Generator, device: torch.device | None = None) -> Iterator[None]:
-    """Let code that draws from torch's global streams draw from `generator`, and put the global streams back.
-
-    For modules that we did not write. The generator (of the CPU) moves on by what was drawn; on cuda, the device's
-    own stream is seeded from one draw of it. One thread at a time: fits in other threads wait here.
-    """
+    """Let modules that we did not write draw from `generator` (of the CPU); other threads wait here."""
     cuda = device if device is not None and device.type == "cuda" else None
     with _LENDING:
         outside = torch.get_rng_state()
@@ -239,8 +227,6 @@ def global_stream(generator: torch.Generator, device: torch.device | None = None
 def resolve_network(network: Any, input_shape: Sequence[int]) -> Any:
     """Turn "auto" into the name that fits the shape of one item; check other names."""
     if network == "auto":
-        if len(input_shape) == 1:
-            return "mlp"
         made_for = {side: name for name, side in IMAGE_SIDES.items()}
         return made_for.get(input_shape[-1], "resnet18") if len(input_shape) == 3 else "mlp"
     if isinstance(network, str) and network not in NETWORKS:
@@ -341,16 +327,6 @@ def initialize(module: nn.Module, generator: torch.Generator) -> None:
                 f"initialize does not know how a {type(part).__name__} starts, and its {', '.join(held)} would hold "
                 "whatever was in memory. Add the layer to crowdprism.networks.build.initialize."
             )
-
-
-def check_output(outputs: Tensor, n_items: int, n_classes: int) -> None:
-    """Raise where a network does not return one logit per class and item."""
-    if tuple(outputs.shape) == (n_items, n_classes):
-        return
-    raise InvalidParameterError(
-        f"The network returns shape {tuple(outputs.shape)} for {n_items} items, but {n_classes} classes need "
-        f"({n_items}, {n_classes}): one logit per class (no softmax)."
-    )
 
 
 def last_linear(network: nn.Module) -> tuple[str, nn.Linear]:

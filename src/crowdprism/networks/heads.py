@@ -16,21 +16,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from crowdprism.networks import losses
 from crowdprism.networks.annotator_layer import AnnotatorLayer, RowTable
-from crowdprism.networks.losses import (
-    Batch,
-    confusion_gram,
-    coupled_cross_entropy,
-    joint_cross_entropy,
-    known_cross_entropy,
-    log_volume,
-    prediction_gram,
-    reference_log_volume,
-    soft_cross_entropy,
-)
+from crowdprism.networks.losses import Batch, confusion_gram, joint_cross_entropy, log_volume, soft_cross_entropy
 
-Loss = Literal["ccem", "joint"]
-Regularizer = Literal["F", "W"]
 PREDICTION_MEMORY = 0.9  # of the running mean of predictions, per step
 RAREST_CLASS = 1e-4  # a smaller mean prediction counts as this
 RENEW_EVERY = 32  # steps between renewals of the Gram of all confusions, where a step updates only some
@@ -59,10 +48,9 @@ class EpochView:
 
 
 class CrowdHead(nn.Module):
-    """Base of all crowd heads; see `crowdprism.classifiers.base` for how a method is made of one.
+    """Base of all crowd heads: a subclass supplies `loss`, and may supply `penalties`, `confusions` and hooks.
 
-    A subclass supplies `loss`, and may supply `penalties`, `confusions` and the hooks at the ends of epochs and
-    steps. State that hooks keep between epochs belongs in registered buffers, so that checkpoints carry it.
+    State that hooks keep between epochs belongs in registered buffers, so that checkpoints carry it.
     """
 
     needs_only_outputs = True  # of the network; else processes cannot share the items of a batch
@@ -70,27 +58,21 @@ class CrowdHead(nn.Module):
     item_state: tuple[str, ...] = ()  # names of the state that belongs to the training items; other items begin anew
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
-        """Return the sum (not the mean) of the loss over the batch's annotations.
-
-        `log_class_probs` are the log-softmax of the network's outputs, (batch, true class).
-        """
+        """The sum (not the mean) over the batch's annotations; `log_class_probs` are (batch, true class)."""
         raise NotImplementedError
 
     n_models = 1  # that one batch trains (see `StackedHead`)
 
     def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Return the sum over items of known class of -log f_class; only called where `batch.gold` is there."""
-        return known_cross_entropy(log_class_probs, batch)
+        return losses.known_cross_entropy(log_class_probs, batch)
 
     def count(self, batch: Batch) -> float:
         """Return the denominator that turns `loss` into a mean; by default the sum of annotation weights."""
         return batch.count
 
     def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
-        """Return named terms to be added to the mean loss, strength included.
-
-        The loop multiplies them by the ramp (0 during the warm start). It does not ask for them while the ramp is 0.
-        """
+        """Named terms, strength included, added to the mean loss times the ramp; not asked for while that is 0."""
         return {}
 
     @property
@@ -128,17 +110,16 @@ class CrowdHead(nn.Module):
 class GeometricHead(CrowdHead):
     """Coupled cross-entropy with log-volume terms over predictions ("F") or confusions ("W").
 
-    Where a step sees only the annotators of its batch, the volume and shrinkage gradients of an annotator are divided
-    by the `touch_rate`, so that over an epoch they add up to those of the full terms.
+    Where a step sees only its batch's annotators, gradients of the terms are divided by the `touch_rate`.
     """
 
     def __init__(
         self,
         layer: AnnotatorLayer,
         *,
-        loss: Loss = "ccem",  # "joint" multiplies an item's evidence before the logarithm
+        loss: Literal["ccem", "joint"] = "ccem",  # "joint" multiplies an item's evidence before the logarithm
         temper: float = 1.0,  # the n annotations of an item count as n^temper independent ones in the joint loss
-        regularizer: Regularizer | None = None,  # which volume is maximised ...
+        regularizer: Literal["F", "W"] | None = None,  # which volume is maximised ...
         strength: float = 0.0,  # ... with this weight against the mean loss (per annotation, or per item for "joint")
         shrinkage: float = 0.0,  # of annotators' logits towards the crowd's, in units of one annotation
         n_annotations: float = 1,  # sum of the weights of training annotations, which `shrinkage` is divided by
@@ -147,14 +128,9 @@ class GeometricHead(CrowdHead):
         class_shares: Tensor | None = None,  # (n_classes,) towards which the mean prediction is drawn
     ) -> None:
         super().__init__()
-        self.layer = layer
-        self.kind = loss
-        self.temper = temper
-        self.regularizer = regularizer if strength else None
-        self.strength = strength
-        self.shrinkage = shrinkage / max(n_annotations, 1)
-        self.reference = reference
-        self.n_skipped = 0
+        self.layer, self.kind, self.temper, self.reference = layer, loss, temper, reference
+        self.regularizer, self.strength = regularizer if strength else None, strength
+        self.shrinkage, self.n_skipped = shrinkage / max(n_annotations, 1), 0
         rate = torch.ones(layer.n_annotators) if touch_rate is None else touch_rate
         self.touch_rate = nn.Buffer(rate.float(), persistent=False)
         self.class_shares: Tensor | None
@@ -167,17 +143,11 @@ class GeometricHead(CrowdHead):
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         columns = self.layer.log_columns(batch)
         if self.kind == "ccem":
-            return coupled_cross_entropy(log_class_probs, columns, batch.item, batch.weight)
+            return losses.coupled_cross_entropy(log_class_probs, columns, batch.item, batch.weight)
         if batch.group is None or batch.group_row is None:
             return joint_cross_entropy(log_class_probs, columns, batch.item, batch.weight, temper=self.temper)
-        return joint_cross_entropy(
-            log_class_probs.index_select(0, batch.group_row),
-            columns,
-            batch.group,
-            batch.evidence_weight,
-            temper=self.temper,
-            group_weight=batch.group_weight,
-        )
+        by_group = (log_class_probs.index_select(0, batch.group_row), columns, batch.group, batch.evidence_weight)
+        return joint_cross_entropy(*by_group, temper=self.temper, group_weight=batch.group_weight)
 
     def count(self, batch: Batch) -> float:
         """Annotations for the coupled loss, which is a mean per annotation; items for the joint one."""
@@ -186,7 +156,7 @@ class GeometricHead(CrowdHead):
     def penalties(self, log_class_probs: Tensor, batch: Batch) -> Mapping[str, Tensor]:
         terms: dict[str, Tensor] = {}
         if self.regularizer == "F":
-            terms["volume"] = -self.strength * self._volume(prediction_gram(log_class_probs.exp()))
+            terms["volume"] = -self.strength * self._volume(losses.prediction_gram(log_class_probs.exp()))
         elif self.regularizer == "W":
             terms["volume"] = -self.strength * self._confusion_volume(batch)
         if self.shrinkage:
@@ -203,7 +173,7 @@ class GeometricHead(CrowdHead):
     def _volume(self, gram: Tensor) -> Tensor:
         if not self.reference:
             return log_volume(gram)
-        value, dropped = reference_log_volume(gram.float())
+        value, dropped = losses.reference_log_volume(gram.float())
         self.n_skipped += int(dropped)
         return value
 
@@ -212,11 +182,7 @@ class GeometricHead(CrowdHead):
         return (term.view(len(term), -1).sum(dim=1) / self.touch_rate.index_select(0, batch.touched)).sum()
 
     def _confusion_volume(self, batch: Batch) -> Tensor:
-        """log det(Wᵀ W): exact where all rows are at hand, else with the gradient of the touched rows.
-
-        For touched rows the volume and its gradient S by the Gram are those of the last renewal. The quadratic
-        <S C_m, C_m> has the gradient 2 S C_m, which is that of log det by C_m; its own value is taken away again.
-        """
+        """log det(Wᵀ W); where only touched rows are at hand, the last renewal's value with the gradient 2 S C_m."""
         block = self.layer.block_log_confusions(batch).exp()
         if self.layer.forms_all:
             return self._volume(confusion_gram(block))
@@ -245,10 +211,7 @@ class GeometricHead(CrowdHead):
 
 
 class TargetHead(CrowdHead):
-    """Cross-entropy against one row of class probabilities per item.
-
-    Two-stage methods set `targets` once; EM methods write new ones at the end of an epoch.
-    """
+    """Cross-entropy against one row of class probabilities per item, which EM methods renew at the end of an epoch."""
 
     item_state = ("targets",)
 
@@ -275,9 +238,8 @@ class TargetHead(CrowdHead):
         if batch.group_row is None or batch.group_weight is None:
             return soft_cross_entropy(log_class_probs, targets)
         # Mixup: every item stands twice, once in its own row and once in its partner's.
-        return soft_cross_entropy(
-            log_class_probs.index_select(0, batch.group_row), targets.repeat(2, 1), batch.group_weight
-        )
+        by_group = log_class_probs.index_select(0, batch.group_row)
+        return soft_cross_entropy(by_group, targets.repeat(2, 1), batch.group_weight)
 
     def count(self, batch: Batch) -> float:
         """Items: the loss is a mean per item."""

@@ -22,9 +22,7 @@ PARALLEL_FROM = 2**15  # numbers from which on torch's threads add up the gradie
 class Batch:
     """Items of one step with their annotations, as flat tensors.
 
-    Annotations that are evidence about the same item share a `group`; by default groups are the rows themselves. Mixup
-    makes two groups per row, with weights, and repeats annotations; within a group they count by `evidence_weight`, as
-    `weight` already holds the share of the mixture.
+    Annotations that are evidence about one item share a `group`, by default the row; mixup makes two weighted groups.
     """
 
     features: Tensor  # (batch, ...) what the network sees
@@ -107,10 +105,8 @@ def joint_cross_entropy(
 ) -> Tensor:
     """Sum over items of -log Σ_k f_k Π_m C_m[k, label]: annotators err independently given the class.
 
-    With `temper` below 1 the n annotations of an item count as n^temper independent ones, for crowds whose errors are
-    not independent: each gets the exponent n^(temper - 1). A single annotation always counts in full, because a
-    tempered likelihood of one label rewards confusions that say nothing. Items without annotations contribute nothing.
-    Equals `coupled_cross_entropy` where every item has one annotation.
+    With `temper` below 1 each of n annotations gets the exponent n^(temper - 1). A single one counts in full, because
+    a tempered likelihood of one label rewards confusions that say nothing.
     """
     exponent = weight
     if temper != 1.0:
@@ -226,27 +222,20 @@ class _LogDeterminant(torch.autograd.Function):
 def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
     """Return log det of a Gram matrix in float64; finite, with a finite gradient, also where the rank is deficient.
 
-    NaN where the matrix is not finite, or so far from positive that the jitter does not mend it; training then stops
-    and says at which step. The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean
-    diagonal is added to it.
+    The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean diagonal is added to it.
+    NaN where the matrix is not finite, or so far from positive that the jitter does not mend it.
 
     Examples
     --------
     >>> round(float(log_volume(4.0 * torch.eye(2, dtype=torch.float64))), 4)  # 2 log 4
     2.7726
-    >>> bool(log_volume(torch.ones(3, 3)).isfinite())
-    True
     """
     value: Tensor = _LogDeterminant.apply(gram.double(), jitter / gram.shape[-1])  # type: ignore[no-untyped-call]
     return value
 
 
 def reference_log_volume(gram: Tensor) -> tuple[Tensor, Tensor]:
-    """Return log det as the authors' code does: no jitter, and 0 where -log det is NaN, infinite or above 100.
-
-    The second value tells for each Gram whether the term was dropped. Only for comparison: it switches the term off
-    exactly when the predictions have collapsed.
-    """
+    """log det as in the authors' code, 0 where it is dropped: -log det not finite or above 100; and whether it was."""
     with torch.no_grad():
         value = torch.log(torch.det(gram))
         dropped = ~torch.isfinite(value) | (-value > REFERENCE_LIMIT)
@@ -261,10 +250,7 @@ def prediction_gram(class_probs: Tensor) -> Tensor:
 
 
 def confusion_gram(confusions: Tensor) -> Tensor:
-    """Return Σ_m C_m C_mᵀ in float64: (..., annotator, true class, given label) -> (..., true class, true class).
-
-    In the paper's orientation (transposed confusions A_m) this is Σ_m A_mᵀ A_m = Wᵀ W.
-    """
+    """Σ_m C_m C_mᵀ (the paper's Wᵀ W) in float64: (..., annotator, true class, given label) -> (..., true, true)."""
     stacked = confusions.double().transpose(-3, -2).flatten(-2)
     return stacked @ stacked.mT
 

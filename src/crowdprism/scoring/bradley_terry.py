@@ -13,6 +13,7 @@ item that always wins has a finite score.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -258,16 +259,14 @@ def maximize(model: RankingModel, expectation: Expectation, pairs: Pairs) -> Ran
 
 
 def covariance(model: RankingModel, pairs: Pairs) -> Any:
-    """(n_items + 2, n_items + 2) of theta, or of many items its diagonal; 0 for parameters that were not estimated.
+    """(n_items + 2, n_items + 2) of theta, or of many items its diagonal; 0 for what was not estimated.
 
-    The information of answers that may have been careless is that of careful ones less what is lost by not knowing
-    which they were (Louis 1982); what is lost by estimating the reliabilities is taken off too.
+    Information of careful answers, less what is lost by not knowing which they were (Louis 1982).
     """
     found = JudgedAnswers(pairs).expect(model)
     careful = found.counts / pairs.row_count
-    table = information(
-        outcome_probabilities(model.theta, pairs), pairs, sums_by(pairs.row_pair, found.counts, len(pairs.left))
-    )
+    by_pair = sums_by(pairs.row_pair, found.counts, len(pairs.left))
+    table = information(outcome_probabilities(model.theta, pairs), pairs, by_pair)
     free, sparse = free_places(model, pairs), isinstance(table, SparseInformation)
     if model.reliability is not None:
         lost, shared = _lost(model, pairs, careful)
@@ -294,10 +293,7 @@ def _inverse(table: FloatArray) -> FloatArray:
 
 
 def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> tuple[Any, Any]:
-    """Information about theta lost by not knowing who was careful when, and (n_items + 2, judge) how reliable each is.
-
-    The squares of the second are lost.
-    """
+    """Information about theta lost by not knowing who was careful when; and (n_items + 2, judge) lost squares."""
     from scipy.sparse import coo_array
 
     assert model.reliability is not None
@@ -311,12 +307,8 @@ def _lost(model: RankingModel, pairs: Pairs, careful: FloatArray) -> tuple[Any, 
     own = total * model.reliability * (1 - model.reliability) - sums_by(pairs.row_judge, doubt, pairs.n_judges)
     size, judge = pairs.n_items, pairs.row_judge
     known = np.where(own > TINY_PRECISION * total, own, np.inf)
-    ends = (
-        pairs.left[pairs.row_pair],
-        pairs.right[pairs.row_pair],
-        np.full_like(judge, size),
-        np.full_like(judge, size + 1),
-    )
+    ends = [one[pairs.row_pair] for one in (pairs.left, pairs.right)]
+    ends += [np.full_like(judge, place) for place in (size, size + 1)]
     values = np.concatenate([by_d, -by_d, by_d, by_tie]) * np.tile(doubt / np.sqrt(known)[judge], 4)
     shared = coo_array((values, (np.concatenate(ends), np.tile(judge, 4))), shape=(size + 2, pairs.n_judges)).tocsr()
     return table, shared if size > DENSE_ITEMS else shared.toarray()
@@ -330,11 +322,6 @@ def fit_pairs(
     if with_judges:
         start = np.full(pairs.n_judges, CAREFUL / (CAREFUL + CARELESS))
         model = replace(model, reliability=start, habit=habits(np.full((pairs.n_judges, 2), 0.5), pairs))
-    run = climb(
-        JudgedAnswers(pairs),
-        model,
-        lambda old, found: maximize(old, found, pairs),
-        title="Bradley-Terry",
-        max_iter=max_iter if with_judges else 1,
-    )
+    n_steps = max_iter if with_judges else 1
+    run = climb(JudgedAnswers(pairs), model, partial(maximize, pairs=pairs), title="Bradley-Terry", max_iter=n_steps)
     return run, covariance(run.model, pairs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -175,17 +175,11 @@ def _outcomes(
     found[rest] = np.where(missing, SKIPPED, word[code])
     wrong = (found[rest] == SKIPPED) & ~missing
     if wrong.any():
-        _refuse_winners(rest[wrong], distinct[code[wrong]].tolist(), items, left, right)
+        row, named = int(rest[wrong][0]), distinct[code[wrong]].tolist()
+        pair = f"{plain(items[left[row]])!r} and {plain(items[right[row]])!r}"
+        raise InvalidAnnotationsError(
+            f"{len(named)} of {len(left)} winners are neither item of their comparison; the first is {named[0]!r} in "
+            f"row {row} (from 0), where {pair} were compared. Wrong are {some(dict.fromkeys(named), 5)}. Write the "
+            "winner's name, left, right or tie."
+        )
     return found
-
-
-def _refuse_winners(
-    wrong: NDArray[Any], named: list[Any], items: NameArray, left: NDArray[Any], right: NDArray[Any]
-) -> NoReturn:
-    row = int(wrong[0])
-    pair = f"{plain(items[left[row]])!r} and {plain(items[right[row]])!r}"
-    raise InvalidAnnotationsError(
-        f"{len(wrong)} of {len(left)} winners are neither item of their comparison; the first is {named[0]!r} in row "
-        f"{row} (from 0), where {pair} were compared. Wrong are {some(dict.fromkeys(named), 5)}. Write the winner's "
-        "name, left, right or tie."
-    )

@@ -121,14 +121,13 @@ class RatedItems:
 
     def expect(self, model: RatingModel, *, keep: bool = True) -> Expectation:
         """`counts` holds the posterior means, `class_totals` the posterior variances of the scores."""
-        precision = self.weight / model.noise[self.annotator]
+        noise = model.noise[self.annotator]
+        precision = self.weight / noise
         above = self.value - model.bias[self.annotator] - model.mean
         total, pulled = self.by_item(precision), self.by_item(precision * above)
         posterior = total + 1 / model.variance
         squares = float((precision * above**2).sum() - (pulled**2 / posterior).sum())
-        logs = float(
-            (self.weight * np.log(model.noise[self.annotator])).sum() + np.log(model.variance * posterior).sum()
-        )
+        logs = float((self.weight * np.log(noise)).sum() + np.log(model.variance * posterior).sum())
         log_likelihood = -(logs + squares + self.total_weight * math.log(2 * math.pi)) / 2
         return Expectation(log_likelihood, model.mean + pulled / posterior, 1 / posterior)
 
@@ -140,9 +139,8 @@ class RatedItems:
         variance = max(float(((score - mean) ** 2 + doubt)[rated].mean()), TINY)
         gap, count = self.weight * (self.value - score[self.item]), self.by_annotator(self.weight)
         bias = self.by_annotator(gap) / (count + model.noise / model.bias_variance)
-        squares = self.by_annotator(
-            self.weight * ((self.value - score[self.item] - bias[self.annotator]) ** 2 + doubt[self.item])
-        )
+        left = (self.value - score[self.item] - bias[self.annotator]) ** 2 + doubt[self.item]
+        squares = self.by_annotator(self.weight * left)
         noise = (squares + PRIOR_RATINGS * model.typical_noise) / (count + PRIOR_RATINGS)
         penalty = -float((bias**2).sum()) / (2 * model.bias_variance)
         penalty -= PRIOR_RATINGS / 2 * float((np.log(noise) + model.typical_noise / noise).sum())

@@ -40,11 +40,7 @@ class SparseInformation:
         return np.asarray(found)
 
     def variances(self, n_scores: int) -> FloatArray:
-        """(n,) estimated diagonal of the inverse, the mean of the scores (the first `n_scores`) being held at 0.
-
-        The mean of z * (inverse @ z) over random signs z has the diagonal as its expectation; taking the inverse of the
-        diagonal, which is known, out of it leaves little to estimate.
-        """
+        """(n,) estimated diagonal of the inverse by random signs, the mean of the first `n_scores` held at 0."""
         random = stream(0, "probes")
         known = 1.0 / np.maximum(self.table.diagonal(), np.finfo(float).tiny)
         total = np.zeros(len(known))

@@ -136,15 +136,9 @@ class Ranking:
             raise InvalidParameterError(f"There is no item {missing[0]!r}; there are {some(self.items.tolist(), 8)}.")
         gap, error = (table[0, 1] for table in self._differences(place, place))
         half = normal_quantile(level) * error
-        return Difference(
-            first=first,
-            second=second,
-            value=float(gap),
-            low=float(gap - half),
-            high=float(gap + half),
-            probability=float(ndtr(gap / error)) if error > 0 else 0.5,
-            win_probability=float(self.win_probabilities(place)[0, 1]),
-        )
+        interval = (float(gap), float(gap - half), float(gap + half))
+        probability = float(ndtr(gap / error)) if error > 0 else 0.5
+        return Difference(first, second, *interval, probability, float(self.win_probabilities(place)[0, 1]))
 
     def pairs_to_ask(self, n: int = 10) -> list[tuple[Any, Any, float]]:
         """Pairs to compare next, each as if those before it were answered: names and how much is learned, in nats."""
@@ -187,19 +181,12 @@ class Ranking:
         return frame_of_columns(self.columns(), kind)
 
     def columns(self) -> dict[str, Any]:
-        order, interval, places = self.order, self.interval(), self.rank_interval()
-        columns = {
-            "rank": np.arange(1, len(order) + 1),
-            "item": self.items[order],
-            "score": self.scores[order],
-            "low": interval[order, 0],
-            "high": interval[order, 1],
-            "rank_low": places[order, 0],
-            "rank_high": places[order, 1],
-            "comparisons": self.compared[order],
-            "wins": self.wins[order],
-        }
-        return {**columns, "component": self.component[order]} if self.component.any() else columns
+        (low, high), (first, last) = self.interval().T, self.rank_interval().T
+        columns = {"item": self.items, "score": self.scores, "low": low, "high": high, "rank_low": first}
+        columns |= {"rank_high": last, "comparisons": self.compared, "wins": self.wins}
+        columns |= {"component": self.component} if self.component.any() else {}
+        by_rank = {name: values[self.order] for name, values in columns.items()}
+        return {"rank": np.arange(1, len(self.items) + 1), **by_rank}
 
     @property
     def variance(self) -> FloatArray:

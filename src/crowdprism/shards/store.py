@@ -67,16 +67,10 @@ class Shards:
 
     Attributes
     ----------
-    folder
-        Where it is.
-    n_items, n_annotators, n_classes, n_annotations
-        Sizes.
-    annotators, classes
-        Names.
-    weighted
-        Whether annotations have weights.
-    shards
-        The parts, in the order of items.
+    folder, shards, weighted
+        Where it is, its parts in the order of items, and whether annotations have weights.
+    n_items, n_annotators, n_classes, n_annotations, annotators, classes
+        Sizes and names.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, use_gold: bool = True) -> None:
@@ -121,10 +115,15 @@ class Shards:
 
     def read_file(self, name: str) -> pl.DataFrame:
         """Read a file of the store; its digest is checked the first time."""
-        with open_part(self.files_folder / name) as file:
+        path = self.files_folder / name
+        try:
+            file = open_regular(path)
+        except OSError as error:
+            raise damaged(path, f"cannot be read ({error.strerror or error})") from error
+        with file:
             if name not in self._checked:
                 if digest_of(file) != self.files[name]:
-                    raise damaged(self.files_folder / name, "was changed after the store was written")
+                    raise damaged(path, "was changed after the store was written")
                 self._checked.add(name)
             file.seek(0)
             return pl.read_parquet(BytesIO(file.read())).rechunk()
@@ -273,13 +272,6 @@ def require_files(folder: Path, files: dict[str, FileEntry]) -> None:
             raise damaged(folder / name, f"cannot be read ({error.strerror or error})") from error
         if size != entry.size:
             raise damaged(folder / name, f"has {size} bytes where the manifest says {entry.size}")
-
-
-def open_part(path: Path) -> Any:
-    try:
-        return open_regular(path)
-    except OSError as error:
-        raise damaged(path, f"cannot be read ({error.strerror or error})") from error
 
 
 def damaged(path: Path, what: str) -> ResultFormatError:

@@ -182,12 +182,8 @@ def kept_fields(model: Any) -> list[str]:
 
 
 EngineName = Literal["local", "spark"]
-OUT_OF_CORE = frozenset(
-    {
-        *("majority-vote", "weighted-vote", "dawid-skene", "fast-dawid-skene", "one-coin", "zencrowd", "glad", "mace"),
-        *("ibcc", "ebcc"),
-    }
-)
+OUT_OF_CORE = {"majority-vote", "weighted-vote", "dawid-skene", "fast-dawid-skene", "one-coin", "zencrowd", "glad"}
+OUT_OF_CORE |= {"mace", "ibcc", "ebcc"}
 """Methods that visit items one after the other. Others compare annotators by pairs, or keep a number per annotation."""
 
 

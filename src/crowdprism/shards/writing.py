@@ -54,11 +54,7 @@ def cuts(item_start: NDArray[Any], size: int) -> list[tuple[int, int]]:
 
 @contextmanager
 def replacing_store(folder: str | os.PathLike[str], *, force: bool) -> Iterator[Path]:
-    """Yield an empty folder for the files of a store; if the block succeeds, they are the store at `folder`.
-
-    The new manifest is renamed into place, which is the switch: the old store or the new one is there at every moment.
-    The next writer removes what a killed one left. Files of others in the folder stay.
-    """
+    """Yield an empty folder for a store's files; a rename of the manifest makes them the store at `folder`."""
     target = Path(folder)
     require_own_folder(target, ())
     is_free = not target.exists() or all(map(is_part, target.iterdir()))  # but for what a killed writer left

@@ -34,10 +34,7 @@ class InputScaling(nn.Module):
 
     def __init__(self, shift: Tensor, scale: Tensor) -> None:
         super().__init__()
-        self.shift: Tensor
-        self.scale: Tensor
-        self.register_buffer("shift", shift.float())
-        self.register_buffer("scale", scale.float())
+        self.shift, self.scale = nn.Buffer(shift.float()), nn.Buffer(scale.float())
 
     @classmethod
     def identity(cls) -> InputScaling:
@@ -45,10 +42,9 @@ class InputScaling(nn.Module):
 
     @classmethod
     def of(cls, features: Tensor, *, one_unit: bool | None = False) -> InputScaling:
-        """Mean and standard deviation per feature of (n, d), or per channel of (n, channels, height, width).
+        """Mean and standard deviation per feature (n, d), or per channel of images.
 
-        A standard deviation of 0 becomes 1. With `one_unit` all features are divided by the same number, the root mean
-        square of their deviations; None does so unless the deviations are far apart. It is ignored for images.
+        With `one_unit` all features are divided by one number; None does so unless their deviations are far apart.
         """
         axes = [axis for axis in range(features.ndim) if axis != 1]
         wide = features.double() / (BYTE_RANGE if features.dtype == torch.uint8 else 1.0)
@@ -68,24 +64,16 @@ class InputScaling(nn.Module):
 
     def forward(self, features: Tensor) -> Tensor:
         """(batch, ...) raw features -> float32 of the same shape."""
-        is_bytes = features.dtype == torch.uint8
-        features = features.float()
-        if is_bytes:
-            features = features / BYTE_RANGE
-        return (features - self.shift) / self.scale
+        values = features.float() / BYTE_RANGE if features.dtype == torch.uint8 else features.float()
+        return (values - self.shift) / self.scale
 
 
 class TensorItems:
-    """Features held in memory; float features are scaled once, bytes batch by batch.
-
-    `batches` yields the features of each batch of positions, ready for the network, on the device; `checksum` differs
-    where features differ.
-    """
+    """Features held in memory; float features are scaled once, bytes batch by batch."""
 
     def __init__(self, features: Tensor, scaling: InputScaling, device: torch.device) -> None:
         self._scaling = None if features.dtype != torch.uint8 else scaling.to(device)
-        ready = features if self._scaling is not None else scaling.to(features.device)(features)
-        self._features = ready.to(device)
+        self._features = (features if self._scaling else scaling.to(features.device)(features)).to(device)
 
     def __len__(self) -> int:
         return len(self._features)
@@ -129,35 +117,21 @@ class MappedFeatures(Dataset[Tensor]):
 
 
 class DatasetItems:
-    """Features read through a torch Dataset of `x` or `(x, ...)`, by a DataLoader with workers.
-
-    A DataLoader given by the user lends its dataset, workers, collate function and memory pinning; order and batch
-    size are the training loop's.
-    """
+    """Features read through a torch Dataset of `x` or `(x, ...)`; a user's DataLoader lends dataset and workers."""
 
     def __init__(
         self, source: Dataset[Any] | DataLoader[Any], scaling: InputScaling, device: torch.device, n_workers: int = 0
     ) -> None:
         self._options: dict[str, Any] = {"num_workers": n_workers}
         if isinstance(source, DataLoader):
-            self._options = {
-                "num_workers": source.num_workers,
-                "collate_fn": source.collate_fn,
-                "pin_memory": source.pin_memory,
-            }
+            self._options = {name: getattr(source, name) for name in ("num_workers", "collate_fn", "pin_memory")}
             source = source.dataset
-        self._dataset = source
-        self._device = device
-        self._scaling = scaling.to(device)
+        self._dataset, self._device, self._scaling = source, device, scaling.to(device)
         first = source[0]
-        self._shape = tuple((first[0] if isinstance(first, (tuple, list)) else torch.as_tensor(first)).shape)
+        self.shape = tuple((first[0] if isinstance(first, (tuple, list)) else torch.as_tensor(first)).shape)
 
     def __len__(self) -> int:
         return len(self._dataset)  # type: ignore[arg-type]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self._shape
 
     def batches(self, order: Sequence[NDArray[np.int64]], generator: torch.Generator | None = None) -> Iterator[Tensor]:
         if isinstance(self._dataset, MappedFeatures):
@@ -186,8 +160,6 @@ class DatasetItems:
 
 
 Items = TensorItems | DatasetItems
-
-
 IntArray = NDArray[np.int64]
 GATHERED_BATCHES = 64  # batches whose annotations are gathered at once
 
@@ -240,11 +212,7 @@ class FlatAnnotations:
         return item, annotator, label, None if self.weight is None else torch.from_numpy(self.weight.copy()).to(device)
 
     def touch_rate(self, batch_size: int) -> NDArray[np.float64]:
-        """(n_annotators,) probability that a random batch contains an annotation by each annotator.
-
-        Each of an annotator's items is in the batch with probability batch size over items; the small dependence
-        between them is left out. Annotators without annotations get 1: they are never touched.
-        """
+        """(n_annotators,) probability that a random batch contains each annotator; 1 for those without annotations."""
         pair = self.item * self.n_annotators + self.annotator  # sorted, so that repeats follow each other
         n_labelled = np.bincount(self.annotator[np.diff(pair, prepend=-1) > 0], minlength=self.n_annotators)
         share = min(1.0, batch_size / max(self.n_items, 1))
@@ -262,10 +230,7 @@ class FlatAnnotations:
         return next(self.batches([index], [features], features.device))
 
     def batches(self, order: Sequence[IntArray], features: Iterable[Tensor], device: torch.device) -> Iterator[Batch]:
-        """Yield a batch for each part of `order`: the items there, their features and their annotations.
-
-        Annotations are gathered for many batches at once, which takes a quarter of the time of one by one.
-        """
+        """Yield a batch for each part of `order`; annotations are gathered for many at once, to save time."""
         supply = iter(features)
         for first in range(0, len(order), GATHERED_BATCHES):
             yield from self._gathered(order[first : first + GATHERED_BATCHES], supply, device)
@@ -312,19 +277,11 @@ def drawn_visits(share: NDArray[np.float64], rng: np.random.Generator) -> IntArr
 
 
 def epoch_order(n_items: int, batch_size: int, rng: np.random.Generator, *, even: bool = True) -> list[IntArray]:
-    """Shuffle items into batches.
-
-    `even` makes batches of sizes that differ by at most one, so that no epoch ends with a batch of one or two
-    items, which batch norm and volume terms handle badly. Otherwise batches are full, and the items left over are
-    dropped from the epoch; where there are fewer items than a batch holds, they are one batch.
-    """
+    """Shuffle items into batches: `even` sizes that differ by at most one, else full ones, the rest dropped."""
     order = rng.permutation(n_items)
-    n_batches = max(1, -(-n_items // batch_size))
     if even:
-        return list(np.array_split(order, n_batches))
-    if n_items < batch_size:
-        return [order]
-    n_full = n_items // batch_size
+        return list(np.array_split(order, max(1, -(-n_items // batch_size))))
+    n_full = max(1, n_items // batch_size)
     return np.split(order[: n_full * batch_size], n_full)
 
 
@@ -368,11 +325,7 @@ def shifted(images: Tensor, reach: int, generator: torch.Generator) -> Tensor:
 
 
 def mixed(batch: Batch, alpha: float, rng: np.random.Generator) -> Batch:
-    """Mix each item with another; both items' annotations then count for the mixture, by their shares.
-
-    An annotation keeps its item's share as weight. For the joint loss the annotations of the two items stay two
-    groups, so that evidence about different items is never multiplied.
-    """
+    """Mix each item with another; both items' annotations count by their shares, as two groups of evidence."""
     n = len(batch.features)
     device = batch.features.device
     share = float(rng.beta(alpha, alpha))

@@ -30,10 +30,7 @@ SCHEMA = 3  # 2: all of Adam's state is torch's or RowAdam's; 3: a digest
 
 
 class CheckpointFolder:
-    """Where one run keeps its states (tensors by name, and a record of plain numbers), of which the newest stays.
-
-    The fingerprint is what must be equal for a run to resume: settings, data, shapes.
-    """
+    """Where a run keeps its newest state; the fingerprint (settings, data, shapes) must be equal to resume."""
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
         self.folder = Path(folder)
@@ -101,13 +98,12 @@ class CheckpointFolder:
     def _compare(self, stored: Mapping[str, Any]) -> None:
         own = {"schema": SCHEMA, **self.fingerprint}
         differing = [name for name in sorted(set(stored) | set(own)) if stored.get(name) != own.get(name)]
-        if not differing:
-            return
-        told = "; ".join(f"{name} was {stored.get(name)!r}, now {own.get(name)!r}" for name in differing)
-        raise CheckpointMismatchError(
-            f"The checkpoint in {self.folder} belongs to another run: {told}.",
-            remedy="Use the same settings and data, another folder, or {resume:False} to start again.",
-        )
+        if differing:
+            told = "; ".join(f"{name} was {stored.get(name)!r}, now {own.get(name)!r}" for name in differing)
+            raise CheckpointMismatchError(
+                f"The checkpoint in {self.folder} belongs to another run: {told}.",
+                remedy="Use the same settings and data, another folder, or {resume:False} to start again.",
+            )
 
 
 def _digest(tensors: bytes, record: Mapping[str, Any]) -> str:
@@ -121,10 +117,7 @@ def has_checkpoint(folder: Path) -> bool:
 
 
 def remove_checkpoints(folder: Path) -> None:
-    """Remove the checkpoints of all heads of a complete run, and nothing else.
-
-    A mark goes first, so that a program killed in between is not resumed from half a state.
-    """
+    """Remove the checkpoints of a complete run; a mark goes first, so that half a state is never resumed from."""
     if not folder.is_dir():
         return
     (folder / COMPLETE).touch()

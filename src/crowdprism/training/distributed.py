@@ -45,10 +45,7 @@ class Processes:
         return slice(bounds[self.rank], bounds[self.rank + 1])
 
     def forward(self, network: Any, features: Tensor, n_rows: int) -> Tensor:
-        """Outputs of the network for all rows; the gradient flows through those of this process.
-
-        `features` are those of all rows or, where the others were not read, of this process's own.
-        """
+        """Outputs for all rows, with a gradient for those of this process; `features` are of all rows or its own."""
         if not self.several:
             return network(features)  # type: ignore[no-any-return]
         bounds = self.bounds(n_rows)

@@ -28,15 +28,7 @@ from crowdprism.training.batches import FlatAnnotations, Items, TensorItems, dra
 from crowdprism.training.checkpoint import CheckpointFolder, load_optimizer, optimizer_tensors, prefixed, without_prefix
 from crowdprism.training.distributed import Processes, processes_here, require_share, same_everywhere, shared_layers
 from crowdprism.training.optimizers import RowAdam, make_optimizer, schedule_at, set_rate, take_step
-from crowdprism.training.settings import (
-    CPU,
-    Callback,
-    EpochRecord,
-    TrainingSettings,
-    choose_device,
-    choose_threads,
-    limited_threads,
-)
+from crowdprism.training.settings import EpochRecord, TrainingSettings, choose_device, choose_threads, limited_threads
 
 EVALUATION_BATCH = 1024
 
@@ -60,7 +52,7 @@ def predict_log_probs(network: nn.Module, items: Items, batch_size: int = EVALUA
     was_training = network.training
     network.eval()
     order = np.array_split(np.arange(len(items)), max(1, -(-len(items) // batch_size)))
-    device = next((parameter.device for parameter in network.parameters()), CPU)
+    device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
     try:
         with limited_threads(choose_threads(network, items.shape, min(batch_size, len(items)), device)):
             outputs = (network(features).float() for features in items.batches(order, None))
@@ -84,7 +76,9 @@ class Trainer:
         settings: TrainingSettings,
         *,
         validate: Callable[[], float] | None = None,  # called after each epoch; of its figures, larger is better
-        callbacks: Sequence[Callback] = (),  # called after each epoch; one that returns True ends training
+        callbacks: Sequence[
+            Callable[[EpochRecord], Any]
+        ] = (),  # called after each epoch; one that returns True ends training
         checkpoints: CheckpointFolder | None = None,  # of states after each epoch, which a run resumes from
     ) -> None:
         settings.check()
@@ -125,29 +119,17 @@ class Trainer:
 
     def _make_optimizers(self) -> None:
         s = self.settings
-        self.optimizer = make_optimizer(
-            s.optimizer,
-            [
-                (self.network.parameters(), s.learning_rate, s.weight_decay),
-                (self.head.parameters(), s.annotator_learning_rate, s.annotator_weight_decay),
-            ],
-        )
+        crowd = (s.annotator_learning_rate, s.annotator_weight_decay)
+        wanted = [(self.network.parameters(), s.learning_rate, s.weight_decay), (self.head.parameters(), *crowd)]
+        self.optimizer = make_optimizer(s.optimizer, wanted)
         groups = [] if self.optimizer is None else self.optimizer.param_groups
         self._trained: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
-        self.rows = RowAdam(
-            self.head.tables,
-            name=s.optimizer,
-            learning_rate=s.annotator_learning_rate,
-            weight_decay=s.annotator_weight_decay,
-        )
+        self.rows = RowAdam(self.head.tables, *crowd, name=s.optimizer)
 
     # -- run ------------------------------------------------------------------------------------------------
 
     def run(self) -> TrainingOutcome:
-        """Train to the end, or until patience, a callback or Ctrl-C ends it; then restore the best epoch if asked.
-
-        Torch uses as many threads as the work of a step is worth (`choose_threads`) until the run is over.
-        """
+        """Train until the end, patience, a callback or Ctrl-C; then restore the best epoch if asked."""
         same_everywhere(f"{self.annotations.checksum()} {self.items.checksum()}", self.processes)
         self._resume()
         total = self.settings.epochs * self._n_batches
@@ -178,12 +160,16 @@ class Trainer:
         epoch = self.outcome.epochs_done
         parts = self._epoch(epoch, bar)
         if type(self.head).end_epoch is not CrowdHead.end_epoch:
-            self.head.end_epoch(self._view(epoch))
+            evaluate = lambda: predict_log_probs(self.network, self.items).to(self.device)  # noqa: E731
+            given = self.annotations.tensors(self.device)
+            self.head.end_epoch(EpochView(epoch, *given, self.network, evaluate))
             self.head.forget()
         validation = None if self.validate is None else float(self.validate())
         self._note(epoch, parts, validation)
         stop = self._tell(epoch, parts, validation)
-        self.outcome.finished = stop or self.outcome.epochs_done >= self.settings.epochs or self._out_of_patience()
+        best, patience = self.outcome.best_epoch, self.settings.patience
+        impatient = patience is not None and best is not None and epoch - best >= patience
+        self.outcome.finished = stop or impatient or self.outcome.epochs_done >= self.settings.epochs
         if self.checkpoints is not None and self.processes.rank == 0:
             self.checkpoints.save(self.outcome.epochs_done, self._state(), {"outcome": asdict(self.outcome)})
         self.processes.wait()
@@ -200,12 +186,13 @@ class Trainer:
     def _epoch(self, epoch: int, bar: Any) -> dict[str, float]:
         s = self.settings
         if epoch and epoch == s.round_of(epoch)[0]:
-            self._start_round()
+            if self._untrained is not None:
+                self.network.load_state_dict(self._untrained)
+            self._make_optimizers()
         self.network.train()
         self.head.train()
         self.head.start_epoch(epoch)
-        own = torch_stream(s.seed, "network", s.member, epoch, device=str(self.device))
-        set_generator(self.network, own)
+        set_generator(self.network, torch_stream(s.seed, "network", s.member, epoch, device=str(self.device)))
         lent = torch_stream(s.seed, "lent", s.member, epoch)
         drawn = torch_stream(s.seed, "augmentation", s.member, epoch, device=str(self.device))
         mixing = stream(s.seed, "mixup", s.member, epoch)
@@ -230,12 +217,6 @@ class Trainer:
             counts.append(self.head.count(batch))
             bar.advance(note=self._bar_note)
         return _means(parts, counts)
-
-    def _start_round(self) -> None:
-        """Forget the optimisers' state and, where asked for, what the network learned."""
-        if self._untrained is not None:
-            self.network.load_state_dict(self._untrained)
-        self._make_optimizers()
 
     def _progress(self, epoch: int) -> tuple[int, int]:
         """Steps taken in the round of this epoch before it begins, and steps of that round."""
@@ -305,10 +286,6 @@ class Trainer:
 
     # -- after an epoch -------------------------------------------------------------------------------------
 
-    def _view(self, epoch: int) -> EpochView:
-        evaluate = lambda: predict_log_probs(self.network, self.items).to(self.device)  # noqa: E731
-        return EpochView(epoch, *self.annotations.tensors(self.device), self.network, evaluate)
-
     def _note(self, epoch: int, parts: dict[str, float], validation: float | None) -> None:
         """Write the history, and keep the weights if this epoch is the best so far."""
         history = self.outcome.history
@@ -335,11 +312,6 @@ class Trainer:
         self._bar_note = " ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total") + shown
         answers = [callback(record) for callback in self.callbacks]
         return any(answer is True for answer in answers)
-
-    def _out_of_patience(self) -> bool:
-        if self.settings.patience is None or self.outcome.best_epoch is None:
-            return False
-        return self.outcome.epochs_done - 1 - self.outcome.best_epoch >= self.settings.patience
 
     # -- state ----------------------------------------------------------------------------------------------
 

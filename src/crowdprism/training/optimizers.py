@@ -28,10 +28,7 @@ ONE_CYCLE_BETAS = (0.85, 0.95)
 
 
 def schedule_at(name: str, step: int, total: int) -> tuple[float, float | None]:
-    """Return the learning-rate factor at a step (from 0) and, for the one-cycle schedule, the momentum beta.
-
-    A pure function of the step, so there is no schedule state to save. One-cycle is as torch's default.
-    """
+    """The learning-rate factor at a step (from 0) and, for one-cycle (as torch's default), the momentum beta."""
     if name == "none":
         return 1.0, None
     if name == "cosine":
@@ -102,14 +99,11 @@ def take_step(optimizer: torch.optim.Optimizer) -> None:
 class RowAdam:
     """Adam over the `RowTable`s that are updated where touched; each row has its own clock, which ticks when it is.
 
-    For a touched row this is one ordinary Adam (AdamW, RAdam) step with the row's own step number in the bias
-    corrections. Rows that are not touched keep value, moments and clock: they neither coast on old momentum nor
-    forget. So the result equals `torch.optim.Adam` on each annotator's own sequence of gradients, and equals it on
-    the whole table where every row is touched at every step. Deterministic; cost follows the touched rows.
+    Equals torch's Adam (AdamW, RAdam) on each annotator's own sequence of gradients; untouched rows keep all state.
     """
 
     def __init__(
-        self, tables: Sequence[RowTable], *, name: str = "adam", learning_rate: float, weight_decay: float = 0.0
+        self, tables: Sequence[RowTable], learning_rate: float, weight_decay: float = 0.0, *, name: str = "adam"
     ) -> None:
         self.tables = [table for table in tables if table.touched_only]
         self.name = name
@@ -159,11 +153,8 @@ class RowAdam:
         value.addcdiv_(first * (-rate / correction1).to(value.dtype), denominator)
 
     def state(self) -> dict[str, Tensor]:
-        return {
-            f"{kind}.{place}": tensor
-            for kind in ("moments", "clock")
-            for place, tensor in enumerate(getattr(self, kind))
-        }
+        kinds = {"moments": self.moments, "clock": self.clock}
+        return {f"{kind}.{place}": tensor for kind, own in kinds.items() for place, tensor in enumerate(own)}
 
     def load_state(self, state: dict[str, Tensor]) -> None:
         for name, tensor in self.state().items():

@@ -19,7 +19,6 @@ from crowdprism.training.batches import Augmentation
 from crowdprism.training.optimizers import OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "bfloat16")
-SHARE = Real(0, 1)
 CPU = torch.device("cpu")
 WORK_PER_THREAD = 2**28  # multiply-adds of a forward pass: two threads where a step takes a tenth of a second
 
@@ -39,9 +38,7 @@ class TrainingSettings:
     clip_norm: float | None = None  # largest norm of the whole gradient
     warm_start: float = 0.0  # share of all steps without penalties
     ramp: float = 0.0  # share of all steps over which penalties then grow to full strength
-    # Share of all steps during which the crowd head stays as it started, so that the network first learns what the
-    # start says and not the annotators what a random network says.
-    hold_annotators: float = 0.0
+    hold_annotators: float = 0.0  # share of all steps in which the crowd head stays as it started
     patience: int | None = None  # stop after this many epochs without a better validation figure
     keep_best: bool = False  # restore the weights of the best validated epoch at the end
     equal_epochs: str = "latest"  # which of equally good epochs counts as the best; or "earliest"
@@ -51,27 +48,20 @@ class TrainingSettings:
     borrow_stream: bool = False  # a user's network may draw from torch's global stream: lend it ours for each step
     even_batches: bool = True  # see `epoch_order`
     augmentation: Augmentation = field(default_factory=Augmentation)
-    # Equal rounds of epochs: the schedule, the optimisers' state and, with `fresh_network`, the network's weights start
-    # anew with each round, as EM with a retrained network needs.
-    rounds: int = 1
-    fresh_network: bool = False
+    rounds: int = 1  # equal parts of the epochs, with which the schedule and the optimisers' state start anew, ...
+    fresh_network: bool = False  # ... and the network's weights, as EM with a retrained network needs
     max_batches: int | None = None  # end each epoch after this many steps
     seed: int = 0
     member: int = 0
 
     allowed: ClassVar[Mapping[str, Any]] = {
-        "epochs": Whole(1),
-        "batch_size": Whole(1),
+        **dict.fromkeys(("epochs", "batch_size"), Whole(1)),
         "optimizer": OneOf(*OPTIMIZERS),
         "schedule": OneOf(*SCHEDULES),
-        "learning_rate": Real(0),
-        "weight_decay": Real(0),
-        "annotator_learning_rate": Real(0),
-        "annotator_weight_decay": Real(0),
+        **dict.fromkeys(("learning_rate", "weight_decay"), Real(0)),
+        **dict.fromkeys(("annotator_learning_rate", "annotator_weight_decay"), Real(0)),
         "clip_norm": (Real(0, above=True), None),
-        "warm_start": SHARE,
-        "ramp": SHARE,
-        "hold_annotators": SHARE,
+        **dict.fromkeys(("warm_start", "ramp", "hold_annotators"), Real(0, 1)),
         "patience": (Whole(0), None),
         "equal_epochs": OneOf("latest", "earliest"),
         "precision": OneOf(*PRECISIONS),
@@ -104,11 +94,7 @@ class TrainingSettings:
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """What callbacks are told at the end of an epoch.
-
-    `parts` holds the mean loss per annotation ("data"), each penalty and their sum ("total"); `threads` is the number
-    of processor threads that the run uses.
-    """
+    """What callbacks are told at the end of an epoch: `parts` are the mean loss ("data"), penalties and "total"."""
 
     epoch: int
     epochs: int
@@ -157,10 +143,7 @@ def use_threads(count: int) -> None:
 
 @torch.no_grad()
 def multiply_adds(network: nn.Module, item_shape: Sequence[int], device: torch.device) -> int:
-    """Return the multiply-adds of matrix products and convolutions in the forward pass of one item.
-
-    Two items of zeros are passed through in evaluation mode; a user's network may not take a single one.
-    """
+    """Multiply-adds of matrix products and convolutions in the forward pass of one item, in evaluation mode."""
     was_training = network.training
     counter = FlopCounterMode(display=False)
     network.eval()
@@ -173,11 +156,9 @@ def multiply_adds(network: nn.Module, item_shape: Sequence[int], device: torch.d
 
 
 def choose_threads(network: nn.Module, item_shape: Sequence[int], n_items: int, device: torch.device = CPU) -> int:
-    """Return how many threads the passes of a network should use: one per `WORK_PER_THREAD`, at most torch's number.
+    """How many threads a network's passes should use: one per `WORK_PER_THREAD`, at most torch's number.
 
-    Threads of a small network spend their time waiting for each other. Where another process keeps a core busy they
-    wait for that process as well, and a small network on two threads takes 26 times as long as on one. Where there is
-    no choice, on one thread or another device, the number stays as it is. `n_items` are seen at once.
+    Threads of a small network wait for each other, and where another process keeps a core busy for that as well.
     """
     most = torch.get_num_threads()
     if most == 1 or device.type != "cpu":
@@ -187,10 +168,7 @@ def choose_threads(network: nn.Module, item_shape: Sequence[int], n_items: int, 
 
 @contextmanager
 def limited_threads(count: int) -> Iterator[None]:
-    """Let torch use `count` threads within the block, in the thread that runs it.
-
-    Python threads that start meanwhile begin with that number as well; torch has no number of its own for them.
-    """
+    """Let torch use `count` threads within the block, in this thread and those that start meanwhile."""
     before = torch.get_num_threads()
     if count == before:  # nothing to restore: another thread's block may have set it
         yield

@@ -1,10 +1,8 @@
 """Training many small models as one program: a grid of settings, several seeds, or the heads of an ensemble.
 
-Small networks leave a processor idle: most of a step is overhead. `torch.func` turns thirty matrix products into one
-batched product. `StackedTrainer` is the ordinary loop (`Trainer`) with a batch that holds the same number of items for
-each model and a best epoch for each model; rates that differ make groups of the one optimiser. Models keep their own
-parameters and draw their own shuffles, from their own seeds; dropout and noise come from one common stream, so a
-stack's results equal those of models trained one by one in distribution, not digit for digit.
+`torch.func` turns thirty matrix products into one batched product. `StackedTrainer` is the ordinary loop (`Trainer`)
+with a batch that holds the same number of items for each model. Models keep their own parameters and shuffles; dropout
+and noise come from one stream, so results equal those of models trained one by one in distribution only.
 """
 
 from __future__ import annotations
@@ -20,19 +18,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.func import functional_call, stack_module_state, vmap
 
+from crowdprism.networks import losses
 from crowdprism.networks.annotator_layer import LogitConfusions
 from crowdprism.networks.build import Dropout
 from crowdprism.networks.heads import CrowdHead, GeometricHead
-from crowdprism.networks.losses import (
-    Batch,
-    confusion_gram,
-    coupled_cross_entropy,
-    joint_cross_entropy,
-    log_columns,
-    log_volume,
-    prediction_gram,
-    reference_log_volume,
-)
+from crowdprism.networks.losses import Batch
 from crowdprism.seeding import stream, torch_stream
 from crowdprism.training.batches import Augmentation, FlatAnnotations, Items, epoch_order
 from crowdprism.training.loop import Trainer, TrainingOutcome
@@ -80,10 +70,7 @@ def can_stack(models: Sequence[StackedModel]) -> bool:
 
 
 class StackedNetwork(nn.Module):
-    """Networks of the same layers as one module; trains their own parameters, which are stacked for each step.
-
-    Running statistics (batch norm) are kept stacked while training; `write_back` gives them to the networks.
-    """
+    """Networks of the same layers as one module; running statistics stay stacked until `write_back`."""
 
     def __init__(self, networks: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -99,12 +86,12 @@ class StackedNetwork(nn.Module):
         """(model * batch, ...) -> (model * batch, n_classes)."""
         parameters = {name: torch.stack(same) for name, same in self._same.items()}
         by_model = features.view(len(self.networks), -1, *features.shape[1:])
-        outputs: Tensor = vmap(self._one, randomness="different")(parameters, self._statistics, by_model)
-        return outputs.flatten(0, 1)
 
-    def _one(self, parameters: dict[str, Tensor], statistics: dict[str, Tensor], features: Tensor) -> Tensor:
-        outputs: Tensor = functional_call(self.networks[0], (parameters, statistics), (features,))
-        return outputs
+        def one(parameters: dict[str, Tensor], statistics: dict[str, Tensor], features: Tensor) -> Any:
+            return functional_call(self.networks[0], (parameters, statistics), (features,))
+
+        outputs: Tensor = vmap(one, randomness="different")(parameters, self._statistics, by_model)
+        return outputs.flatten(0, 1)
 
     @torch.no_grad()
     def write_back(self) -> None:
@@ -114,11 +101,7 @@ class StackedNetwork(nn.Module):
 
 
 class StackedHead(CrowdHead):
-    """GeoCrowdNet's loss and volume terms for many models in one batch; trains the heads' own parameters.
-
-    Annotators of model s have codes from `s * n_annotators` on. Each model's loss is divided by its own count, so
-    that one model's gradient does not depend on the others.
-    """
+    """GeoCrowdNet's terms for many models in one batch; annotators of model s have codes from `s * n_annotators` on."""
 
     def __init__(self, models: Sequence[StackedModel], device: torch.device) -> None:
         super().__init__()
@@ -157,19 +140,19 @@ class StackedHead(CrowdHead):
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Sum over models of each model's mean loss."""
-        columns = log_columns(self._log_confusions().flatten(0, 1), batch.annotator, batch.label)
+        columns = losses.log_columns(self._log_confusions().flatten(0, 1), batch.annotator, batch.label)
         per_model = len(log_class_probs) // self.n_models
         if self.kind == "ccem":
             weight = torch.ones_like(columns[:, 0]) if batch.weight is None else batch.weight
             model = batch.item // per_model
             count = weight.new_zeros(self.n_models).index_add_(0, model, weight)
             each = weight / count.clamp_min_(torch.finfo(weight.dtype).tiny).index_select(0, model)
-            return coupled_cross_entropy(log_class_probs, columns, batch.item, each)
+            return losses.coupled_cross_entropy(log_class_probs, columns, batch.item, each)
         labelled = columns.new_zeros(len(log_class_probs)).index_fill_(0, batch.item, 1.0)
         share = 1 / labelled.view(self.n_models, per_model).sum(dim=1, keepdim=True).clamp_min(1.0)
         each = share.expand(-1, per_model).flatten()
         rows = (log_class_probs, columns, batch.item, batch.weight)
-        return joint_cross_entropy(*rows, temper=self.temper, group_weight=each)
+        return losses.joint_cross_entropy(*rows, temper=self.temper, group_weight=each)
 
     def count(self, batch: Batch) -> float:
         """1: the loss is already a sum of means."""
@@ -179,10 +162,11 @@ class StackedHead(CrowdHead):
         terms: dict[str, Tensor] = {}
         if self.regularizer is not None:
             if self.regularizer == "F":
-                grams = prediction_gram(log_class_probs.exp().view(self.n_models, -1, log_class_probs.shape[-1]))
+                by_model = log_class_probs.exp().view(self.n_models, -1, log_class_probs.shape[-1])
+                grams = losses.prediction_gram(by_model)
             else:
-                grams = confusion_gram(self._log_confusions().exp())
-            volume = reference_log_volume(grams.float())[0] if self.reference else log_volume(grams)
+                grams = losses.confusion_gram(self._log_confusions().exp())
+            volume = losses.reference_log_volume(grams.float())[0] if self.reference else losses.log_volume(grams)
             terms["volume"] = -(self.strength * volume).sum()
         if self._shrunk:
             centres = [layer.centre for layer in self.layers if layer.centre is not None]
@@ -212,11 +196,7 @@ def stacked_annotations(flat: FlatAnnotations, n_models: int) -> FlatAnnotations
 
 
 class StackedTrainer(Trainer):
-    """Trains the models of a stack together; `outcomes` are those of each model.
-
-    `measure` is called for each model after each epoch with its class probabilities (n_items, true class) of
-    `valid_items`, or of all items where these are None, and its confusions; of its figures, larger is better.
-    """
+    """Trains the models of a stack; `measure` sees each one's class probabilities of `valid_items`, and confusions."""
 
     network: StackedNetwork
     head: StackedHead
