@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from crowdprism.annotations import Annotations
-from crowdprism.classifiers import CLASSIFIERS, CrowdClassifier, load_classifier, make_classifier, runs
+from crowdprism.classifiers import CLASSIFIERS, CrowdClassifier, load_classifier, make_classifier, runs, storage
 from crowdprism.classifiers.runs import candidate_settings, fit_together, hold_out, judge
 from crowdprism.diagnostics.calibration import with_temperature
 from crowdprism.errors import CrowdprismError, CrowdprismWarning, InvalidParameterError
