@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import cohen_kappa_score
 
+from crowdprism.aggregators.majority_vote import decide
 from crowdprism.calibration.jury_measures import (
     bootstrap_weights,
     chosen_panel,
@@ -17,7 +18,6 @@ from crowdprism.calibration.jury_measures import (
     vote_confusion,
     vote_counts,
     vote_scores,
-    vote_shares,
 )
 from crowdprism.diagnostics.co_labelling import beyond_chance
 
@@ -75,7 +75,7 @@ def test_the_effective_number_is_unknown_without_any_correlation() -> None:
 
 def test_ties_of_the_vote_are_shared_and_nobody_is_a_tie_of_all() -> None:
     labels = np.array([[0, 0, 1], [0, 1, 2], [0, 1, -1], [-1, -1, -1]])
-    assert vote_shares(vote_counts(labels, 3)).tolist() == [[1, 0, 0], [1 / 3] * 3, [0.5, 0.5, 0], [1 / 3] * 3]
+    assert decide(vote_counts(labels, 3), "split").tolist() == [[1, 0, 0], [1 / 3] * 3, [0.5, 0.5, 0], [1 / 3] * 3]
     assert vote_scores(labels, np.array([0, 0, 2, 1]), 3).tolist() == pytest.approx([1, 1 / 3, 0, 1 / 3])
 
 

@@ -100,9 +100,7 @@ class Aggregator(Parameterized, ABC):
         if isinstance(annotations, OutOfCore):
             counts, shown = annotations.labels_per_annotator, annotations.sample
             parts = {"annotations": None, **parts, "warnings": (*parts.get("warnings", ()), annotations.note)}
-            parts["known_items"] = (
-                np.flatnonzero(np.ma.getmaskarray(shown.gold) == 0) if shown.gold is not None else None
-            )
+            parts["known_items"] = None if shown.gold is None else np.flatnonzero(~np.ma.getmaskarray(shown.gold))
         else:
             counts, shown = sum_weights(annotations.annotator, None, annotations.n_annotators), annotations
             parts = {"annotations": annotations, **parts}

@@ -78,17 +78,10 @@ class BayesianConfusions(Aggregator):
             return self._update(expectation, evidence.cells, pseudo_counts, class_prior)
 
         n_starts = self.n_restarts if self.n_subtypes > 1 else 1  # without subtypes nothing is random
-        best, bounds = climb_from_each(
-            evidence,
-            (improve(None, self._start(evidence, restart)) for restart in range(n_starts)),
-            improve,
-            title=name,
-            n_starts=n_starts,
-            max_iter=self.max_iter,
-            tolerance=self.tolerance,
-            last_step=False,
-        )
-        return self._result_of(annotations, evidence, best, bounds, class_prior)
+        starts = (improve(None, self._start(evidence, restart)) for restart in range(n_starts))
+        limits: dict[str, Any] = {"max_iter": self.max_iter, "tolerance": self.tolerance, "last_step": False}
+        best, bounds = climb_from_each(evidence, starts, improve, title=name, n_starts=n_starts, **limits)
+        return self._result_of(evidence, best, bounds, class_prior)
 
     def _row_prior(self, n_classes: int) -> FloatArray:
         """(true class, given label) pseudo-counts of a confusion."""
@@ -157,12 +150,7 @@ class BayesianConfusions(Aggregator):
         return np.concatenate(drawn)
 
     def _result_of(
-        self,
-        annotations: Annotations,
-        evidence: ConfusionPass,
-        best: Climb[VariationalModel],
-        bounds: list[float],
-        class_prior: FloatArray,
+        self, evidence: ConfusionPass, best: Climb[VariationalModel], bounds: list[float], class_prior: FloatArray
     ) -> FitResult:
         final = evidence.expect(best.model, keep=False)
         prior = self._by_class(final.class_totals[None])[0] + class_prior
@@ -178,7 +166,7 @@ class BayesianConfusions(Aggregator):
             posterior = cells.dense(self._by_class(final.counts)) + self._row_prior(cells.n_classes)
             parts = {"confusion_posterior": posterior, "confusions": normalize_rows(posterior)}
         return self._build_result(
-            annotations,
+            evidence.annotations,
             evidence.expect(best.model, finish=by_class).kept,
             class_prior=prior,
             history={"objective": best.objective, **({"restarts": bounds} if len(bounds) > 1 else {})},

@@ -39,15 +39,6 @@ class Nodes:
     weight: FloatArray  # (n_nodes,) sums to one
 
 
-def accuracy_nodes(prior: tuple[float, float], n_classes: int, n_nodes: int) -> Nodes:
-    """Gauss-Jacobi nodes of a Beta prior: exact for annotators with fewer than twice as many labels."""
-    from scipy.special import roots_jacobi
-
-    place, weight = roots_jacobi(n_nodes, prior[1] - 1, prior[0] - 1)
-    right = (1 + place) / 2
-    return Nodes(right, (1 - right) / (n_classes - 1), weight / weight.sum())
-
-
 @dataclass(frozen=True)
 class Graph:
     """Annotations as messages travel along them."""
@@ -139,13 +130,16 @@ class BeliefPropagation(AveragedCoin):
     tolerance: float = 1e-4
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        from scipy.special import softmax
+        from scipy.special import roots_jacobi, softmax
 
         joined = with_repeats_joined(annotations)
         weight = np.ones(joined.n_annotations) if joined.weight is None else joined.weight.astype(np.float64)
         graph = Graph(joined, weight)
-        most = int(joined.labels_per_annotator.max(initial=1))
-        nodes = accuracy_nodes((self.prior_right, self.prior_wrong), joined.n_classes, min(MOST_NODES, most // 2 + 1))
+        # Gauss-Jacobi nodes of the prior are exact for annotators with fewer than twice as many labels.
+        n_nodes = min(MOST_NODES, int(joined.labels_per_annotator.max(initial=1)) // 2 + 1)
+        place, share = roots_jacobi(n_nodes, self.prior_wrong - 1, self.prior_right - 1)
+        right = (1 + place) / 2
+        nodes = Nodes(right, (1 - right) / (joined.n_classes - 1), share / share.sum())
         messages = weight * np.log(self.prior_right * (joined.n_classes - 1) / self.prior_wrong)
         belief, changes = graph.belief_without(messages), []
         with progress(type(self).__name__, total=self.max_iter) as bar:
@@ -182,17 +176,6 @@ class BetaModel:
         return np.asarray(digamma(self.right) - digamma(self.wrong) + np.log(len(self.class_prior) - 1))
 
 
-def beta_model(prior: tuple[float, float], right: FloatArray, total: FloatArray, n_classes: int) -> BetaModel:
-    """The best Beta distributions given expected right and all labels (n_annotators,), and what the bound adds."""
-    from scipy.special import betaln, digamma
-
-    a, b = prior[0] + right, prior[1] + total - right
-    log_right, log_wrong = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
-    divergence = betaln(*prior) - betaln(a, b) + (a - prior[0]) * log_right + (b - prior[1]) * log_wrong
-    penalty = float((total * (log_wrong - np.log(n_classes - 1)) - divergence).sum())
-    return BetaModel(a, b, np.full(n_classes, 1 / n_classes), penalty)
-
-
 @dataclass(eq=False, repr=False)
 class MeanField(AveragedCoin):
     """Variational inference with independent items and accuracies: one-coin with honest doubt about accuracies.
@@ -213,11 +196,17 @@ class MeanField(AveragedCoin):
     name: ClassVar[str] = "mean-field"
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
+        from scipy.special import betaln, digamma
+
         prior, n_classes = (self.prior_right, self.prior_wrong), annotations.n_classes
         evidence = VotePass(annotations, method="MeanField")
 
         def improve(_: Any, expectation: Expectation) -> BetaModel:
-            return beta_model(prior, expectation.counts, evidence.total, n_classes)
+            a, b = prior[0] + expectation.counts, prior[1] + evidence.total - expectation.counts
+            log_right, log_wrong = digamma(a) - digamma(a + b), digamma(b) - digamma(a + b)
+            divergence = betaln(*prior) - betaln(a, b) + (a - prior[0]) * log_right + (b - prior[1]) * log_wrong
+            penalty = float((evidence.total * (log_wrong - np.log(n_classes - 1)) - divergence).sum())
+            return BetaModel(a, b, np.full(n_classes, 1 / n_classes), penalty)
 
         start = improve(None, evidence.count_votes())
         run = climb(evidence, start, improve, title="mean field", max_iter=self.max_iter, tolerance=self.tolerance)

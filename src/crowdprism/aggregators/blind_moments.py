@@ -101,12 +101,10 @@ def label_moments(annotations: Annotations, pairs: CoLabels) -> LabelMoments:
     single = totals / np.maximum(totals.sum(axis=1, keepdims=True), np.finfo(float).tiny)
     both = pairs.both_ways()
     sizes = both.counts.sum(axis=(1, 2))
-    triples = closest_triples(both, sizes)
-    tables = len(triples) * annotations.n_classes
-    require_block_room(tables, annotations.n_classes, "BlindMoments", of="labels of triples of annotators")
-    third = [third_moment(responses, triple, annotations.n_classes) for triple in triples]
+    triples, size = closest_triples(both, sizes), annotations.n_classes
+    require_block_room(len(triples) * size, size, "BlindMoments", of="labels of triples of annotators")
+    third = [third_moment(responses, triple, size) for triple in triples]
     kept = [place for place, tensor in enumerate(third) if tensor.any()]
-    size = annotations.n_classes
     return LabelMoments(
         single,
         CoLabels(both.first, both.second, both.counts / sizes[:, None, None]),

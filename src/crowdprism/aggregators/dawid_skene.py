@@ -37,7 +37,6 @@ from crowdprism.results.confusion import confusions_fit, normalize_rows
 
 EStep = Literal["soft", "hard", "hybrid"]
 ClassPrior = Literal["estimate", "uniform"]
-Prior = Literal["auto", "own-skill", "crowd"]
 # Measured on fifteen public sets with gold (mean accuracy; mean log likelihood of a tenth of annotations held out):
 # 0: .8301, -.668;  1: .8346, -.420;  2: .8357, -.412;  4: .8349, -.408;  8: .8357, -.413;  16: .8376, -.420.
 PRIOR_STRENGTH = 4.0
@@ -96,7 +95,7 @@ class DawidSkene(IncrementalAggregator):
     class_prior: ClassPrior | NDArray[Any] | list[float] = "estimate"
     initial_confusions: Mapping[Any, Any] | NDArray[Any] | None = None
     past_result: FitResult | None = None
-    prior: Prior = "auto"
+    prior: Literal["auto", "own-skill", "crowd"] = "auto"
     dependence: Dependence = "auto"
 
     def _aggregate(self, annotations: Annotations, previous: FitResult | None = None) -> FitResult:
@@ -181,7 +180,6 @@ class DawidSkene(IncrementalAggregator):
     def _vote_result(self, annotations: Annotations, evidence: ConfusionPass) -> FitResult:
         """No item has labels of two annotators: labels are votes, and only gold tells anything of the annotators."""
         votes = evidence.count_rows(Block.vote_shares, keep=True)
-        probabilities = votes.kept
         parts: dict[str, Any] = {"class_prior": votes.class_shares(), "history": {"objective": [0.0]}}
         if confusions_fit(annotations.n_annotators, annotations.n_classes):
             weight, counts = skill_prior.WEIGHT_WITHOUT_PAIRS, np.zeros((annotations.n_annotators, 1, 1))
@@ -190,7 +188,7 @@ class DawidSkene(IncrementalAggregator):
             parts["confusion_posterior"] = counts + weight * skill_prior.unknown_rows(annotations.n_classes)
             parts["confusions"] = parts["confusion_posterior"] / (counts.sum(axis=2, keepdims=True) + weight)
         note = "No item has labels of two annotators, so only gold can tell how good annotators are."
-        return self._build_result(annotations, probabilities, warnings=(note,), **parts)
+        return self._build_result(annotations, votes.kept, warnings=(note,), **parts)
 
     def _first_expectation(
         self,

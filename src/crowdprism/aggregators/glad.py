@@ -13,7 +13,7 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.blocks import Rows, rows_of
 from crowdprism.aggregators.em import TOLERANCE, Expectation, FloatArray, Sums, climb
 from crowdprism.aggregators.one_coin import confusions_of
-from crowdprism.aggregators.sources import AddBlock, OutOfCore, require_room, source_of
+from crowdprism.aggregators.sources import OutOfCore, require_room, source_of
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
 from crowdprism.annotations.pairs import sums_by
@@ -52,24 +52,23 @@ class GladEvidence:
         self.annotations, self.source = annotations, source_of(annotations)
         self.journal = self.source.journal
         self.groups = self.source.bounds(annotations.n_annotators)
+        self._sum = partial(self.source.sum_blocks, self.groups)
         self.weights = self._sum(add_weights, counts_shape=(annotations.n_annotators,)).counts
         self.total_weight = float(self.weights.sum())
-
-    def _sum(self, add: AddBlock, *, counts_shape: tuple[int, ...]) -> Expectation:
-        return self.source.sum_blocks(self.groups, add, counts_shape=counts_shape)
 
     def expect(self, model: GladModel, *, keep: bool) -> Expectation:
         """E step, all classes equally likely.
 
         With `keep`, class probabilities are kept; else, in memory, each annotation's probability of being right.
         """
-        if not isinstance(self.annotations, OutOfCore):
+        data = self.annotations
+        if not isinstance(data, OutOfCore):
             add = partial(add_expectation, model, "rows" if keep else "right", None)
             return self._sum(add, counts_shape=(0,))
+        found = self._sum(partial(add_expectation, model, None, data.labels if keep else None), counts_shape=(0,))
         if not keep:
-            return self._sum(partial(add_expectation, model, None, None), counts_shape=(0,))
-        found = self._sum(partial(add_expectation, model, None, self.annotations.labels), counts_shape=(0,))
-        sample = self.annotations.sample
+            return found
+        sample = data.sample
         shown = GladModel(model.ability, model.log_ease[:: -(-len(model.log_ease) // sample.n_items)])
         return replace(found, class_probabilities=GladEvidence(sample).expect(shown, keep=True).kept)
 

@@ -113,9 +113,8 @@ def checked_rows(given: Any, shape: tuple[int, ...], what: str) -> FloatArray:
     if bad.any():
         first = tuple(int(at[0]) for at in np.nonzero(bad))
         raise InvalidParameterError(
-            f"{int(bad.sum())} rows of {what} are not probabilities that sum to one; "
-            f"the first is {rows[first].tolist()} at {first}. "
-            "Rows are true classes; transpose if yours are given labels."
+            f"{int(bad.sum())} rows of {what} are not probabilities that sum to one; the first is "
+            f"{rows[first].tolist()} at {first}. Rows are true classes; transpose if yours are given labels."
         )
     return np.asarray(rows / rows.sum(axis=-1, keepdims=True))
 

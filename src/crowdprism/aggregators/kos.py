@@ -27,7 +27,6 @@ from crowdprism.results.confusion import normalize_rows
 from crowdprism.seeding import stream
 
 Decoding = Literal["nominal", "ordinal"]
-Start = Literal["ones", "normal"]
 
 
 @dataclass(frozen=True)
@@ -44,8 +43,7 @@ class Edges:
 
 def edges_of(annotations: Annotations) -> Edges:
     """Take from annotations what message passing needs."""
-    item = annotations.item
-    component, _ = bipartite_components(annotations)
+    item, component = annotations.item, bipartite_components(annotations)[0]
     weight = np.ones(len(item)) if annotations.weight is None else annotations.weight.astype(float)
     sizes = annotations.n_items, annotations.n_annotators
     return Edges(item, annotations.annotator, component[item], weight, *sizes)
@@ -99,18 +97,6 @@ def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> Fl
     return np.where(total > 0, vote / np.where(total > 0, total, 1.0), 0.0)
 
 
-def require_cycles(annotations: Annotations, messages: NDArray[Any]) -> None:
-    """Refuse data on which every message dies out: without cycles in the graph nobody can be compared."""
-    if not messages.any():
-        items, people = (int((n == 1).sum()) for n in (annotations.labels_per_item, annotations.labels_per_annotator))
-        raise UnsuitableDataError(
-            f"KOS compares annotators along cycles of shared items, and these {annotations.n_annotations} annotations "
-            f"have none: {items} of {annotations.n_items} items have one label, {people} of "
-            f"{annotations.n_annotators} annotators gave one. "
-            "Use majority-vote, or dawid-skene whose prior pools annotators."
-        )
-
-
 @dataclass(eq=False, repr=False)
 class KOS(Aggregator):
     """Message passing that weighs annotators by agreement along shared items, adversaries counting in reverse.
@@ -146,7 +132,7 @@ class KOS(Aggregator):
     }
     iterations: int = 100
     decoding: Decoding = "nominal"
-    start: Start = "ones"
+    start: Literal["ones", "normal"] = "ones"
     random_state: int = 0
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
@@ -155,11 +141,19 @@ class KOS(Aggregator):
         edges = edges_of(annotations)
         problems = two_class_problems(annotations, self.decoding)
         with progress("KOS", total=self.iterations * len(problems)) as bar:
-            starts = [self._first_messages(len(edges.item), place) for place in range(len(problems))]
-            limits: dict[str, Any] = {"iterations": self.iterations, "bar": bar}
-            solved = [pass_messages(s, edges, m, **limits) for s, m in zip(problems, starts, strict=True)]
+            solved = [
+                pass_messages(s, edges, self._first_messages(len(s), place), iterations=self.iterations, bar=bar)
+                for place, s in enumerate(problems)
+            ]
         messages = np.stack(solved, axis=1)  # (annotation, problem)
-        require_cycles(annotations, messages)
+        if not messages.any():  # without cycles every message dies out
+            single = (annotations.labels_per_item == 1).sum(), (annotations.labels_per_annotator == 1).sum()
+            raise UnsuitableDataError(
+                f"KOS compares annotators along cycles of shared items, and these {annotations.n_annotations} "
+                f"annotations have none: {single[0]} of {annotations.n_items} items have one label, {single[1]} of "
+                f"{annotations.n_annotators} annotators gave one. Use majority-vote, or dawid-skene whose prior pools "
+                "annotators."
+            )
         scores = np.stack([item_scores(s, edges, m) for s, m in zip(problems, solved, strict=True)], axis=1)
         reached = np.zeros(annotations.n_items, dtype=bool)
         reached[annotations.item[messages.any(axis=1)]] = True
@@ -207,12 +201,15 @@ def decode(scores: NDArray[Any], n_classes: int, decoding: Decoding) -> FloatArr
     return np.asarray(normalize_rows(1 + scores), dtype=np.float64)
 
 
-@dataclass(frozen=True)
 class Ratings:
     """The signed labels of one two-class problem as a sparse matrix, and the connected part of each annotator."""
 
-    matrix: Any  # sparse (n_items, n_annotators)
-    part: NDArray[np.int64]  # (n_annotators,)
+    def __init__(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> None:
+        from scipy.sparse import csr_array
+
+        shape = (edges.n_items, edges.n_annotators)
+        self.matrix: Any = csr_array((signs * edges.weight, (edges.item, edges.annotator)), shape=shape)
+        self.part = part  # (n_annotators,)
 
     def agreement(self, y: FloatArray) -> FloatArray:
         """Product of a vector with the annotators' agreement, own squares left in: (n_annotators,)."""
@@ -232,14 +229,6 @@ class Ratings:
                 break
         side = np.bincount(self.part, weights=y * np.abs(y))
         return np.asarray(y * np.where(side < 0, -1.0, 1.0)[self.part])
-
-
-def ratings_of(signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> Ratings:
-    """Gather signed labels (n_annotations,) by item and annotator."""
-    from scipy.sparse import csr_array
-
-    shape = (edges.n_items, edges.n_annotators)
-    return Ratings(csr_array((signs * edges.weight, (edges.item, edges.annotator)), shape=shape), part)
 
 
 def centred(signs: NDArray[Any], edges: Edges) -> FloatArray:
@@ -298,7 +287,7 @@ class Eigenvector(EigenvectorAggregator):
     name: ClassVar[str] = "eigenvector"
 
     def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
-        ratings = ratings_of(signs, edges, part)
+        ratings = Ratings(signs, edges, part)
         return ratings.leading(ratings.agreement, self.iterations, self.tolerance)
 
 
@@ -323,7 +312,7 @@ class EigenvectorRatio(EigenvectorAggregator):
     name: ClassVar[str] = "eigenvector-ratio"
 
     def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
-        said, shared = ratings_of(signs, edges, part), ratings_of(np.ones(len(signs)), edges, part)
+        said, shared = Ratings(signs, edges, part), Ratings(np.ones(len(signs)), edges, part)
         agreement = said.leading(said.agreement_with_others, self.iterations, self.tolerance)
         amount = shared.leading(shared.agreement_with_others, self.iterations, self.tolerance)
         return np.where(amount > self.tolerance, agreement / np.maximum(amount, self.tolerance), 0.0)

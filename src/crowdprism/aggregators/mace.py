@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
 from crowdprism.aggregators.base import Aggregator
-from crowdprism.aggregators.em import FloatArray, climb_from_each
+from crowdprism.aggregators.em import Expectation, FloatArray, climb_from_each
 from crowdprism.aggregators.expectation import VotePass
 from crowdprism.aggregators.sources import Cells
 from crowdprism.annotations import Annotations
@@ -18,7 +18,6 @@ from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit
 from crowdprism.seeding import stream
 
-Inference = Literal["vb", "em"]
 TINY = 1e-12  # keeps odds finite where an estimate reaches 0 or 1
 
 
@@ -153,7 +152,7 @@ class MACE(Aggregator):
         "guessing_prior": Real(0, above=True),
         "habit_prior": Real(0, above=True),
     }
-    inference: Inference = "vb"
+    inference: Literal["vb", "em"] = "vb"
     n_restarts: int = 10
     max_iter: int = 50
     tolerance: float = 1e-5
@@ -167,16 +166,16 @@ class MACE(Aggregator):
         cells = evidence.cells
         assert cells is not None
         agreeing = evidence.count_votes().counts
-        best, objectives = climb_from_each(
-            evidence,
-            (self._updated(self._start(agreeing, cells, restart), cells) for restart in range(self.n_restarts)),
-            lambda model, expectation: self._updated(model.known_of(expectation.counts), cells),
-            title="MACE",
-            n_starts=self.n_restarts,
-            max_iter=self.max_iter,
-            tolerance=self.tolerance,
-        )
-        counts = counts_of(best.model.known, cells, self._priors)
+        priors = MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior)
+        update = maximize_variational if self.inference == "vb" else maximize
+        starts = (update(self._start(agreeing, cells, restart), cells, priors) for restart in range(self.n_restarts))
+
+        def improve(model: MaceModel, expectation: Expectation) -> MaceModel:
+            return update(model.known_of(expectation.counts), cells, priors)
+
+        limits: dict[str, Any] = {"max_iter": self.max_iter, "tolerance": self.tolerance}
+        best, objectives = climb_from_each(evidence, starts, improve, title="MACE", n_starts=self.n_restarts, **limits)
+        counts = counts_of(best.model.known, cells, priors)
         competence = counts.knows / (counts.knows + counts.guesses)
         return self._build_result(
             annotations,
@@ -195,14 +194,6 @@ class MACE(Aggregator):
             return agreeing * 0.5  # half of what agrees with the vote may be luck
         competence = stream(self.random_state, "mace", restart).random(cells.n_annotators)
         return np.asarray(agreeing * competence[cells.annotator_of])
-
-    @property
-    def _priors(self) -> MacePriors:
-        return MacePriors(self.knowing_prior, self.guessing_prior, self.habit_prior)
-
-    def _updated(self, known: FloatArray, cells: Cells) -> MaceModel:
-        update = maximize_variational if self.inference == "vb" else maximize
-        return update(known, cells, self._priors)
 
 
 def confusions_of_habits(competence: FloatArray, counts: MaceCounts, cells: Cells, prior: float) -> FloatArray | None:

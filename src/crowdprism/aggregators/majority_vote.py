@@ -30,8 +30,7 @@ TIE_DIGITS = 12  # weighted sums are added in different orders; equal to this ma
 
 def vote_totals(annotations: Annotations, weight: NDArray[Any] | None = None) -> FloatArray:
     """Sum of weights per item and label: (n_items, n_classes). `weight` is per annotation, else the stored one."""
-    if weight is None:
-        weight = annotations.weight
+    weight = annotations.weight if weight is None else weight
     place = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
     totals = np.bincount(place, weights=weight, minlength=annotations.n_items * annotations.n_classes)
     return totals.astype(np.float64).reshape(annotations.n_items, annotations.n_classes)
@@ -105,10 +104,7 @@ def answers(
     """(items, n_classes) what annotators say of items, each counting by their skill."""
     votes = block.votes(first, last, skills)
     votes = votes if skills is None else np.round(votes, TIE_DIGITS)
-    if ties is None:
-        found = np.asarray(normalize_rows(votes), dtype=np.float64)
-    else:
-        found = decide(votes, ties, seed, first=block.place + first)
+    found = normalize_rows(votes) if ties is None else decide(votes, ties, seed, first=block.place + first)
     if prior is not None:
         found = np.where(block.annotated(first, last)[:, None], found, prior)
     return block.with_gold(found, first, last)

@@ -143,14 +143,8 @@ class MMSR(Aggregator):
         agreement, common = np.tile(agreement, 2)[order], np.tile(common, 2)[order]
         partners = np.bincount(row, minlength=n_annotators)
         trim = max(int(partners[partners > 0].min()) // 2 - 1, 0) if self.trim is None else self.trim
-        skills, changes = robust_rank_one(
-            np.abs(agreement),
-            row,
-            column,
-            np.full(n_annotators, trim),
-            iterations=self.iterations,
-            tolerance=self.tolerance,
-        )
+        limits: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
+        skills, changes = robust_rank_one(np.abs(agreement), row, column, np.full(n_annotators, trim), **limits)
         skills = skills * majority_signs(agreement * common, row, column, n_annotators)
         alone = partners == 0
         skills[alone] = skills[~alone].mean()

@@ -145,10 +145,7 @@ def fit_choices(
 
 def _prior(problem: Annotations, right: FloatArray) -> FitResult:
     """What is known of annotators before the choice is looked at; right is (n_annotators, true class)."""
-    counts = np.empty((*right.shape, 2))
-    for true in (0, 1):
-        counts[:, true, true] = STRENGTH * right[:, true]
-        counts[:, true, 1 - true] = STRENGTH * (1 - right[:, true])
+    counts = STRENGTH * np.where(np.eye(2, dtype=bool), right[:, :, None], 1 - right[:, :, None])
     return FitResult(
         method="shared prior",
         items=problem.items[:0],

@@ -179,16 +179,13 @@ class MultidimensionalCrowd(Aggregator):
         )
 
     def _labels(self, annotations: Annotations, sign: Any, weight: FloatArray, *, chosen: int) -> SignedLabels:
-        gold = known_classes(annotations)
-        known = (
-            np.zeros(annotations.n_items) if gold is None else np.where(gold < 0, 0, np.where(gold == chosen, 1, -1))
-        )
+        gold, known = known_classes(annotations), np.zeros(annotations.n_items)
+        if gold is not None:
+            known[gold >= 0] = np.where(gold == chosen, 1.0, -1.0)[gold >= 0]
         # One pseudo-label each way, so that the odds of a class that nobody chose stay finite.
         said_yes, said_no = ((weight * (sign == side)).sum() + 1 for side in (1, -1))
         half_odds = float(np.log(said_yes / said_no) / 2)
-        return SignedLabels(
-            annotations.item, annotations.annotator, sign, weight, known.astype(float), half_odds, self.spread
-        )
+        return SignedLabels(annotations.item, annotations.annotator, sign, weight, known, half_odds, self.spread)
 
     def _climb(self, labels: SignedLabels, annotations: Annotations) -> tuple[Views, list[float]]:
         n_items, n_annotators = annotations.n_items, annotations.n_annotators

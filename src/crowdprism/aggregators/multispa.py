@@ -165,11 +165,9 @@ class ProjectionAggregator(MomentAggregator):
         rows, found = anchored_confusions(pairs, reference=votes.confusions, least_mass=least_mass)
         start = PairModel(probability_rows(rows), pair_prior(pairs, probability_rows(rows)))
         model, objective = self._refined(pairs, start)
-        history = {"pair_log_likelihood": objective} if objective else {}
-        notes = unusable_note(~found & (annotations.labels_per_annotator > 0))
-        return self._finish(
-            annotations, model.confusions, model.prior, pooled=votes.pooled, history=history, notes=notes
-        )
+        parts: dict[str, Any] = {"history": {"pair_log_likelihood": objective} if objective else {}}
+        parts["notes"] = unusable_note(~found & (annotations.labels_per_annotator > 0))
+        return self._finish(annotations, model.confusions, model.prior, pooled=votes.pooled, **parts)
 
     def _refined(self, co_labels: CoLabels, start: PairModel) -> tuple[PairModel, list[float]]:
         return start, []

@@ -21,7 +21,6 @@ from crowdprism.results import FitResult
 from crowdprism.results.confusion import confusions_fit
 
 PRIOR_STRENGTH = 4.0
-INITIAL_RELIABILITY = 0.8  # of ZenCrowd
 EDGE = 1e-10  # accuracies stay this far from 0 and 1, so that one annotator never rules out a class
 
 
@@ -73,17 +72,15 @@ def confusions_of(accuracy: FloatArray, n_classes: int) -> FloatArray | None:
     return confusions
 
 
+@dataclass(eq=False, repr=False)
 class CoinAggregator(IncrementalAggregator):
     """One accuracy per annotator by EM: what one-coin and ZenCrowd share."""
 
-    max_iter: int
-    tolerance: float
-    prior_strength: float
-    class_prior: Any
-
-    def _initial(self) -> Any:
-        """Where EM starts: an accuracy, one for each annotator, or None for majority vote."""
-        raise NotImplementedError
+    _start: ClassVar[str]  # names the parameter with one accuracy, one for each annotator, or None for majority vote
+    max_iter: int = MAX_ITER
+    tolerance: float = TOLERANCE
+    prior_strength: ClassVar[float]
+    class_prior: ClassVar[Any]
 
     def _resume(self, annotations: Annotations, previous: FitResult) -> FitResult:
         return self._aggregate(annotations, previous)
@@ -98,8 +95,12 @@ class CoinAggregator(IncrementalAggregator):
         if previous is not None:
             votes = evidence.count(carried_over(previous, annotations))
         start = prior.maximize(votes, evidence.total, fixed)
-        if previous is None and self._initial() is not None:
-            start = prior.model(self._initial_accuracies(annotations.n_annotators), start.class_prior, evidence.total)
+        initial = getattr(self, self._start)
+        if previous is None and initial is not None:
+            given = np.broadcast_to(np.asarray(initial, dtype=np.float64), (annotations.n_annotators,))
+            if not ((given >= 0) & (given <= 1)).all():
+                raise InvalidParameterError("initial_accuracy must lie between 0 and 1.")
+            start = prior.model(given, start.class_prior, evidence.total)
 
         def improve(_: CoinModel, expectation: Expectation) -> CoinModel:
             return prior.maximize(expectation, evidence.total, fixed)
@@ -114,12 +115,6 @@ class CoinAggregator(IncrementalAggregator):
             history={"objective": run.objective},
             warnings=run.notes(name),
         )
-
-    def _initial_accuracies(self, n_annotators: int) -> FloatArray:
-        given = np.broadcast_to(np.asarray(self._initial(), dtype=np.float64), (n_annotators,))
-        if not ((given >= 0) & (given <= 1)).all():
-            raise InvalidParameterError("initial_accuracy must lie between 0 and 1.")
-        return given
 
 
 @dataclass(eq=False, repr=False)
@@ -149,14 +144,10 @@ class OneCoin(CoinAggregator):
     """
 
     name: ClassVar[str] = "one-coin"
-    max_iter: int = MAX_ITER
-    tolerance: float = TOLERANCE
-    prior_strength: float = PRIOR_STRENGTH
-    class_prior: ClassPrior | NDArray[Any] | list[float] = "uniform"
+    _start: ClassVar[str] = "initial_accuracy"
+    prior_strength: float = PRIOR_STRENGTH  # type: ignore[misc]
+    class_prior: ClassPrior | NDArray[Any] | list[float] = "uniform"  # type: ignore[misc]
     initial_accuracy: float | NDArray[Any] | None = None
-
-    def _initial(self) -> Any:
-        return self.initial_accuracy
 
 
 @dataclass(eq=False, repr=False)
@@ -180,13 +171,8 @@ class ZenCrowd(CoinAggregator):
 
     name: ClassVar[str] = "zencrowd"
     _allowed: ClassVar[Mapping[str, Allowed]] = {"initial_reliability": Real(0, 1)}
+    _start: ClassVar[str] = "initial_reliability"
     # Fixed by the method, so not parameters of the constructor.
     prior_strength = 0.0
     class_prior = "uniform"
-
-    max_iter: int = MAX_ITER
-    tolerance: float = TOLERANCE
-    initial_reliability: float = INITIAL_RELIABILITY
-
-    def _initial(self) -> Any:
-        return self.initial_reliability
+    initial_reliability: float = 0.8

@@ -55,7 +55,11 @@ class OrdinalDawidSkene(DawidSkene):
     spread_: FloatArray
 
     def _fit_from(self, annotations: Annotations, previous: FitResult | None) -> FitResult:
-        require_order(annotations)
+        if class_scores(annotations) is None:  # neither were the classes ordered nor are they numbers
+            raise UnsuitableDataError(
+                f"The order of the classes {some(annotations.classes.tolist())} is not known.",
+                remedy="List them from low to high with {order}, or use dawid-skene.",
+            )
         if not confusions_fit(annotations.n_annotators, annotations.n_classes):
             raise UnsuitableDataError("Full confusion matrices would not fit in memory. Use one-coin.")
         fixed = fixed_class_prior(self.class_prior, annotations.n_classes)
@@ -74,14 +78,8 @@ class OrdinalDawidSkene(DawidSkene):
             def improve(_: Any, found: Expectation, on_cells: Any = on_cells) -> ConfusionModel:
                 return maximize(found, cells, prior=on_cells, class_prior=fixed)
 
-            run = climb(
-                evidence,
-                improve(None, expectation),
-                improve,
-                title="Ordinal Dawid-Skene",
-                max_iter=self.max_iter,
-                tolerance=self.tolerance,
-            )
+            limits: dict[str, Any] = {"max_iter": self.max_iter, "tolerance": self.tolerance}
+            run = climb(evidence, improve(None, expectation), improve, title="Ordinal Dawid-Skene", **limits)
             history += run.objective
             expectation = evidence.expect(run.model, keep=False)
         notes, final = run.notes(type(self).__name__), evidence.expect(run.model)
@@ -94,15 +92,6 @@ class OrdinalDawidSkene(DawidSkene):
             confusions=normalize_rows(posterior),
             confusion_posterior=posterior,
             history={"objective": history},
-        )
-
-
-def require_order(annotations: Annotations) -> None:
-    """Stop where the classes have no order: neither were they ordered nor are they numbers."""
-    if class_scores(annotations) is None:
-        raise UnsuitableDataError(
-            f"The order of the classes {some(annotations.classes.tolist())} is not known.",
-            remedy="List them from low to high with {order}, or use dawid-skene.",
         )
 
 

@@ -77,18 +77,8 @@ def crowd_skill(evidence: ConfusionPass) -> CrowdSkill | None:
     return CrowdSkill(skill, _skill_weight(weight, total, squares, skill=skill, contrast=skill - (1 - skill) * c))
 
 
-def _add_agreement(annotations: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
-    """Add each annotator's comparisons and agreement, and the sum of squared agreement."""
-    annotator, weight, agreement = _agreement(annotations, first, last)
-    np.add.at(sums.counts[0], annotator, weight)
-    np.add.at(sums.counts[1], annotator, weight * agreement)
-    sums.totals[0] = np.cumsum(np.concatenate([sums.totals, weight * agreement**2]))[-1]  # added one by one
-
-
-def _agreement(
-    annotations: Annotations, first: int, last: int
-) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[np.float64]]:
-    """Of annotations with other annotators' labels on the item: annotator, weight, share of those that are equal."""
+def _add_agreement(annotations: Annotations, first: int, last: int, sums: Sums, _: int) -> None:
+    """Add each annotator's comparisons and agreement (share of others' labels on the item that are equal)."""
     rows = rows_of(annotations, first, last)
     item, annotator, label = rows.item, rows.annotator, rows.label
     weight = None if rows.weight is None else rows.weight.astype(np.float64)
@@ -104,7 +94,10 @@ def _agreement(
     others, equal = others - mine, equal - mine_equal
     paired = others > LEAST_OTHERS
     counted = np.ones(int(paired.sum())) if weight is None else weight[paired]
-    return annotator[paired], counted, equal[paired] / others[paired]
+    agreement = equal[paired] / others[paired]
+    np.add.at(sums.counts[0], annotator[paired], counted)
+    np.add.at(sums.counts[1], annotator[paired], counted * agreement)
+    sums.totals[0] = np.cumsum(np.concatenate([sums.totals, counted * agreement**2]))[-1]  # added one by one
 
 
 def _runs(*keys: NDArray[np.integer]) -> NDArray[np.int64]:
@@ -199,9 +192,8 @@ def _direction_density(
         return density
     log_direction = np.log(np.maximum(direction, FLOOR))
     rest = 1.0 - cells.sum_by_annotator(pseudo)  # mass of labels without a cell
-    log_rest = (direction * log_direction).sum(axis=1) - cells.sum_by_annotator(
-        pseudo * log_direction.T[cells.label_of]
-    )
+    log_cells = cells.sum_by_annotator(pseudo * log_direction.T[cells.label_of])
+    log_rest = (direction * log_direction).sum(axis=1) - log_cells
     return density + float((log_rest + rest * np.log(STRENGTH / (wrong + STRENGTH))).sum())
 
 

@@ -22,6 +22,8 @@ from crowdprism.results.confusion import normalize_rows
 PIECE = 2**18  # annotations counted at once
 MAX_KEYS_COUNTED = 2**27  # beyond this many possible pairs, sorting the keys is cheaper than counting all of them
 AddBlock = Callable[[Annotations, int, int, Sums, int], None]
+"""Adds what items from the first to before the last of a block contribute to the running sums of a group; the last
+argument is the position of the block's first item among all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,10 +136,6 @@ def require_room(annotations: Annotations, *, n_rows: int, columns: int, method:
             f"{confusion.MAX_TABLE_BYTES / 1024**3:.0f} GiB. Use one-coin, which keeps one number per annotator, "
             "or merge rare classes."
         )
-
-
-"""Adds what items from the first to before the last of a block contribute to the running sums of a group; the last
-argument is the position of the block's first item among all."""
 
 
 class Source:

@@ -129,13 +129,6 @@ def applied_twice(tensor: NDArray[Any], points: NDArray[Any]) -> FloatArray:
     return np.asarray(((points @ tensor) * points).sum(axis=2).T)  # points @ tensor: (first axis, point, third axis)
 
 
-def three_groups(annotations: Annotations) -> NDArray[np.int64]:
-    """(n_annotators,) group of each annotator: dealt out in turn, from the most weight to the least."""
-    given = np.bincount(annotations.annotator, weights=annotations.weight, minlength=annotations.n_annotators)
-    rank = np.argsort(np.argsort(-given, kind="stable"), kind="stable")
-    return rank % GROUPS
-
-
 def group_responses(annotations: Annotations, group: NDArray[Any]) -> FloatArray:
     """Mean one-hot label of each group on each item (group, item, label); zero where a group gave none."""
     from scipy.sparse import csr_array
@@ -148,18 +141,6 @@ def group_responses(annotations: Annotations, group: NDArray[Any]) -> FloatArray
     sums = (response_matrix(annotations) @ gather).toarray().reshape(annotations.n_items, GROUPS, n_classes)
     totals = sums.sum(axis=2, keepdims=True)
     return np.ascontiguousarray((sums / np.where(totals > 0, totals, 1.0)).transpose(1, 0, 2))
-
-
-def require_triples(annotations: Annotations, n_covered: int) -> None:
-    """Refuse where too few items have labels of all three groups."""
-    needed = ITEMS_PER_CLASS * annotations.n_classes
-    active = int((annotations.labels_per_annotator > 0).sum())
-    if active < GROUPS or n_covered < needed:
-        raise UnsuitableDataError(
-            f"SpectralEM compares three groups of annotators on the same items: {n_covered} of {annotations.n_items} "
-            f"items have labels of all three groups and at least {needed} are needed ({ITEMS_PER_CLASS} per class); "
-            f"{active} annotators are active. Use dawid-skene, or majority-vote."
-        )
 
 
 def individual_confusions(
@@ -223,11 +204,19 @@ class SpectralEM(MomentAggregator):
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
         require_block_room(annotations.n_annotators, annotations.n_classes, "SpectralEM", of="annotators")
-        group = three_groups(annotations)
+        given = np.bincount(annotations.annotator, weights=annotations.weight, minlength=annotations.n_annotators)
+        # Annotators are dealt out to the groups in turn, from the most weight to the least.
+        group = np.argsort(np.argsort(-given, kind="stable"), kind="stable") % GROUPS
         require_few_classes(annotations, "SpectralEM")
         responses = group_responses(annotations, group)
         covered = responses.any(axis=2).all(axis=0)
-        require_triples(annotations, int(covered.sum()))
+        needed, active = ITEMS_PER_CLASS * annotations.n_classes, int((annotations.labels_per_annotator > 0).sum())
+        if active < GROUPS or covered.sum() < needed:
+            raise UnsuitableDataError(
+                f"SpectralEM compares three groups of annotators on the same items: {covered.sum()} of "
+                f"{annotations.n_items} items have labels of all three groups and at least {needed} are needed "
+                f"({ITEMS_PER_CLASS} per class); {active} annotators are active. Use dawid-skene, or majority-vote."
+            )
         votes = vote_start(annotations, method="SpectralEM")
         moments = moments_of(responses[:, covered])
         group_confusions, prior = self._group_confusions(moments, votes.pooled)
@@ -242,9 +231,8 @@ class SpectralEM(MomentAggregator):
         with progress("SpectralEM", total=GROUPS) as bar:
             for view in range(GROUPS):
                 rng = stream(self.random_state, "tensor power", view)
-                rows, shares = view_confusion(
-                    moments, view, restarts=self.restarts, iterations=self.power_steps, rng=rng
-                )
+                limits = {"restarts": self.restarts, "iterations": self.power_steps}
+                rows, shares = view_confusion(moments, view, rng=rng, **limits)
                 order = class_alignment(rows[None], reference[None])
                 confusions.append(probability_rows(rows[order]))
                 priors.append(shares[order] / shares.sum())

@@ -97,11 +97,10 @@ def make_forecast(
     single = not (annotations.labels_per_item > 1).any()
     view = outside_view("single" if single else family)
     scores = np.full(len(labels), view.intercept) if single else view.scores(reference, labels, own=own)
-    weights = view.prior()
-    if gold is not None and (gold >= 0).any():
-        known = gold >= 0
-        weights = view.posterior(scores[known], labels[known] == gold[known])
-    return Forecast(scores, weights)
+    if gold is None or not (gold >= 0).any():
+        return Forecast(scores, view.prior())
+    known = gold >= 0
+    return Forecast(scores, view.posterior(scores[known], labels[known] == gold[known]))
 
 
 def prediction_confidence(class_probabilities: FloatArray) -> FloatArray:
@@ -135,12 +134,8 @@ def expected_share(
     tail = (1 - level) / 2
     low, high = _quantiles(by_u, weights, (tail, 1 - tail))
     luck = NormalDist().inv_cdf(1 - tail) * float(np.sqrt(value * (1 - value) * len(scores)) / n)
-    return Estimate(
-        value,
-        max(value - float(np.hypot(value - low, luck)), 0.0),
-        min(value + float(np.hypot(high - value, luck)), 1.0),
-        level,
-    )
+    low, high = value - float(np.hypot(value - low, luck)), value + float(np.hypot(high - value, luck))
+    return Estimate(value, max(low, 0.0), min(high, 1.0), level)
 
 
 def half_width_after(

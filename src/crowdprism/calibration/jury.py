@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.majority_vote import decide
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import known_positions, plain
 from crowdprism.calibration import jury_measures as measures
@@ -167,7 +168,7 @@ class Sample:
     def prevalence(self, table: Table, seed: int) -> tuple[dict[Any, float], dict[Any, Figure]]:
         """Shares of the classes among the votes on all items, raw and corrected for the errors of the vote."""
         known_votes, all_votes = (
-            measures.vote_shares(measures.vote_counts(labels, self.n_classes))
+            decide(measures.vote_counts(labels, self.n_classes), "split")
             for labels in (self.labels, table[(table >= 0).any(axis=1)])
         )
         voted = all_votes.mean(axis=0)

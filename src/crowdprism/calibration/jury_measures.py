@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.majority_vote import decide
 from crowdprism.seeding import stream
 
 Table = NDArray[np.int64]  # (item, judge) class codes, -1 where a judge said nothing
@@ -78,15 +79,9 @@ def vote_counts(labels: Table, n_classes: int) -> FloatArray:
     return np.stack([(labels == code).sum(axis=1) for code in range(n_classes)], axis=1).astype(np.float64)
 
 
-def vote_shares(votes: FloatArray) -> FloatArray:
-    """(item, class) 1/k for each of the k classes with most votes; every class ties where nobody voted."""
-    best = votes == votes.max(axis=1, keepdims=True)
-    return np.asarray(best / best.sum(axis=1, keepdims=True))
-
-
 def vote_scores(labels: Table, truth: NDArray[Any], n_classes: int) -> FloatArray:
     """(item,) how right the majority vote is: 1, 0, or 1/k in a tie of k classes that holds the true one."""
-    shares = vote_shares(vote_counts(labels, n_classes))
+    shares = decide(vote_counts(labels, n_classes), "split")
     return np.asarray(shares[np.arange(len(labels)), truth])
 
 
@@ -99,7 +94,7 @@ def greedy_path(labels: Table, truth: NDArray[Any], n_classes: int) -> list[list
     rows = np.arange(len(labels))
 
     def score(votes: FloatArray) -> float:
-        return float(vote_shares(votes)[rows, truth].mean())
+        return float(decide(votes, "split")[rows, truth].mean())
 
     single = np.array([score(one) for one in hot])
     best = np.argsort(-single, kind="stable")[:MOST_CANDIDATES].tolist()

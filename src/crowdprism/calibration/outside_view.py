@@ -23,6 +23,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators.skill_prior import logit
+
 Family = Literal["labels", "features", "predictions", "single"]
 FloatArray = NDArray[np.float64]
 
@@ -33,10 +35,6 @@ U = np.linspace(-5.0, 5.0, 161)  # grid for u
 
 def expit(score: FloatArray) -> FloatArray:  # as SciPy's, which takes longer to load than all of this to run
     return np.asarray(1.0 / (1.0 + np.exp(-score)))
-
-
-def logit(probability: FloatArray) -> FloatArray:
-    return np.asarray(np.log(probability) - np.log1p(-probability))
 
 
 @dataclass(frozen=True)

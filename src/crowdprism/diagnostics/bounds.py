@@ -48,8 +48,6 @@ def nearest_specialists(confusions: Any, *, any_order: bool = True) -> Nearest:
     --------
     >>> nearest_specialists(np.eye(3)[None]).largest
     0.0
-    >>> round(nearest_specialists(np.full((5, 10, 10), 0.1)).largest, 3)
-    0.949
     """
     table = np.asarray(confusions, dtype=float)  # (n_annotators, true class, given label)
     place = np.arange(table.shape[1])

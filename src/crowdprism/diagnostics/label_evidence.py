@@ -85,14 +85,10 @@ def vote_table(annotations: Annotations, weight: FloatArray | None = None) -> Fl
     return counts.reshape(annotations.n_items, annotations.n_classes).astype(np.float64)
 
 
-def item_sums(annotations: Annotations, values: FloatArray) -> FloatArray:
-    """Sums over each item's annotations: (n_annotations, n_classes) -> (n_items, n_classes)."""
-    return np.stack([np.bincount(annotations.item, column, annotations.n_items) for column in values.T], axis=1)
-
-
 def log_seen(annotations: Annotations, confusions: FloatArray) -> FloatArray:
     """Log likelihood of each item's annotations under each true class: (n_items, n_classes)."""
-    return item_sums(annotations, columns_of(np.log(confusions), annotations))
+    columns = columns_of(np.log(confusions), annotations).T
+    return np.stack([np.bincount(annotations.item, column, annotations.n_items) for column in columns], axis=1)
 
 
 def columns_of(tables: FloatArray, annotations: Annotations) -> FloatArray:
