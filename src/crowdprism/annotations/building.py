@@ -25,10 +25,7 @@ NO_NUMBERS: Mapping[str, None] = {"weight": None, "duration": None, "timestamp":
 
 
 def as_column(values: Any) -> Any:
-    """Return a column as a one-dimensional array, a list or a polars column of text; whole floats become ints.
-
-    A column of ids with gaps is read as floats by many tools, so 7.0 means 7.
-    """
+    """A column as one-dimensional array, list or polars text; whole floats become ints, as of ids with gaps."""
     if isinstance(values, (str, bytes, Mapping)):
         raise InvalidAnnotationsError(f"A column must be a sequence of names, not {type(values).__name__}.")
     if naming.is_text_column(values):
@@ -183,10 +180,7 @@ def assemble(
 def sort_as_one_number(
     item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any], n_annotators: int, n_classes: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return annotator and label sorted by item, annotator, label.
-
-    One number per triplet sorts several times faster than three columns, and gives the columns back.
-    """
+    """Annotator and label sorted by item, annotator, label: one number per triplet sorts faster than three columns."""
     key = item.astype(np.int64)
     for size, codes in ((n_annotators, annotator), (n_classes, label)):
         key *= size

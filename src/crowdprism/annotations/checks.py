@@ -1,8 +1,4 @@
-"""The rules that raw annotations must keep, one small function per rule.
-
-Each rule returns a `Breach` (what, how many, where first, what to do) or None. `require` collects every breach
-before it raises, so that a user mends a file once and not once per mistake.
-"""
+"""The rules of raw annotations: each returns a `Breach` or None, and `require` raises all of them at once."""
 
 from __future__ import annotations
 

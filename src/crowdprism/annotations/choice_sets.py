@@ -134,7 +134,6 @@ def _require_known(
         raise InvalidAnnotationsError(
             f"{len(wrong)} of {len(ticked)} answers tick choices outside the {len(names)} given ones "
             f"({some(names.tolist(), 10)}); the first is by annotator {plain(annotators[row])!r} on item "
-            f"{plain(items[row])!r}. "
-            f"Unknown are {some(unknown, 10)}.",
+            f"{plain(items[row])!r}. Unknown are {some(unknown, 10)}.",
             remedy="Add them to {classes}, or correct the answers.",
         )

@@ -1,7 +1,4 @@
-"""Tables at the border: pandas, polars and pyarrow frames in and out (through narwhals), dense and CSR tables out.
-
-Which column is the item, which the annotator and which the label is told by the names that exports use.
-"""
+"""Frames in and out (through narwhals), dense and CSR tables out; columns are told by the names exports use."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ def is_frame(table: Any) -> bool:
 
 
 def annotations_of_frame(cls: type[Annotations], frame: Any) -> Annotations:
-    """A long frame, by the names of its columns, or an items x annotators frame of class codes.
-
-    Anything else is refused: a column of ids that is taken for an annotator would be silently wrong.
-    """
+    """A long frame, by the names of its columns, or an items x annotators frame of class codes; else an error."""
     names = [str(name) for name in getattr(frame, "column_names", frame.columns)]
     found = find_columns(names)
     if all(role in found for role in REQUIRED):
@@ -117,25 +111,14 @@ def build_from_frame(
 ) -> Annotations:
     """Do the work of `Annotations.from_frame`; `roles` names the column of each role."""
     columns, kind = columns_of_frame(frame, roles)
-    gold = columns.pop("gold", None)
-    items, annotators, labels = (columns.pop(role) for role in ("item", "annotator", "label"))
-    built = cls.from_triplets(
-        items,
-        annotators,
-        labels,
-        classes=classes,
-        gold=None if gold is None else gold_by_item(items, gold),
-        repeats=repeats,
-        **columns,
-    )
+    items, annotators, labels = (columns.pop(role) for role in REQUIRED)
+    gold = gold_by_item(items, columns.pop("gold")) if "gold" in columns else None
+    built = cls.from_triplets(items, annotators, labels, classes=classes, gold=gold, repeats=repeats, **columns)
     return replace(built, frame_kind=kind)
 
 
 def columns_of_frame(frame: Any, roles: Mapping[str, str | None]) -> tuple[dict[str, Any], str]:
-    """Return the column of each role that is named, and the kind of the frame.
-
-    Missing cells become None (never NaN floats standing for ints).
-    """
+    """The column of each role that is named, with None (never NaN) for missing, and the kind of the frame."""
     import narwhals as nw
 
     try:
@@ -195,20 +178,14 @@ def frame_of_columns(columns: Mapping[str, Any], kind: str) -> Any:
     if kind not in FRAME_KINDS:
         raise InvalidParameterError(f"Unknown kind of data frame {kind!r}; known are {', '.join(FRAME_KINDS)}.")
     lists = {name: frame_values(np.asarray(values), kind) for name, values in columns.items()}
-    if kind == "datasets":
-        return hugging_face_dataset(lists)
     try:
+        if kind == "datasets":
+            from datasets import Dataset
+
+            return Dataset.from_dict({name: list(values) for name, values in lists.items()})
         return nw.from_dict(lists, backend=kind).to_native()  # type: ignore[arg-type]
     except ModuleNotFoundError as error:
         raise MissingDependencyError(f"{kind} is not installed; install it or pass another kind.") from error
-
-
-def hugging_face_dataset(columns: Mapping[str, Any]) -> Any:
-    try:
-        from datasets import Dataset
-    except ModuleNotFoundError as error:
-        raise MissingDependencyError("datasets is not installed: pip install datasets.") from error
-    return Dataset.from_dict({name: list(values) for name, values in columns.items()})
 
 
 def frame_values(values: np.ndarray, kind: str) -> Any:

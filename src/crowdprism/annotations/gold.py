@@ -65,9 +65,7 @@ def gold_columns(gold: Any) -> tuple[list[Any], list[Any]]:
     pairs = [tuple(pair) for pair in (gold.tolist() if isinstance(gold, np.ndarray) else gold)]
     odd = next((row for row, pair in enumerate(pairs) if len(pair) != 2), None)
     if odd is not None:
-        raise InvalidAnnotationsError(
-            f"Gold is given as pairs (item, class); row {odd} is {pairs[odd]!r}. A mapping works too."
-        )
+        raise InvalidAnnotationsError(f"Gold is given as pairs (item, class); row {odd} is {pairs[odd]!r}.")
     return [item for item, _ in pairs], [label for _, label in pairs]
 
 
@@ -89,11 +87,7 @@ def require_some_known(items: list[Any], annotations: Annotations) -> None:
 
 
 def classes_by_item(items: NameArray, gold: Any) -> dict[Any, Any]:
-    """True class by item name, of a mapping, series, frame, pairs, or an array in the order of the items.
-
-    Unknown classes (None, NaN, masked) are left out. A series or frame whose index or ids are no items is taken in the
-    order of the items if it is as long.
-    """
+    """True class by item, of named gold or of an array, series or frame in the order of items; unknown left out."""
     if has_no_names(gold):
         labels = np.ma.asarray(gold).tolist() if isinstance(gold, np.ndarray) else list(gold)
         names: list[Any] = items.tolist()

@@ -99,13 +99,11 @@ def encode(values: Any) -> tuple[NameArray, NDArray[Any]]:
             pass  # a lone surrogate, which polars cannot hold
     if any(issubclass(kind, np.generic) for kind in kinds):
         listed = [plain(value) for value in listed]
-    position: dict[Any, int] = {}
-    codes = np.fromiter(
-        (position.setdefault(value, len(position)) for value in listed), dtype=np.int64, count=len(listed)
-    )
-    ordered = in_order(position)
+    place: dict[Any, int] = {}
+    codes = np.fromiter((place.setdefault(value, len(place)) for value in listed), dtype=np.int64, count=len(listed))
+    ordered = in_order(place)
     rank = np.empty(len(ordered), dtype=np.int64)
-    rank[[position[name] for name in ordered]] = np.arange(len(ordered))
+    rank[[place[name] for name in ordered]] = np.arange(len(ordered))
     return name_array(ordered), rank[codes]
 
 
@@ -145,10 +143,7 @@ def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
 
 
 def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]:
-    """Return where each value stands in `names`, and -1 for values that are not names.
-
-    The -1 is for the caller to resolve at once; it never enters `Annotations`.
-    """
+    """Where each value stands in `names`, and -1 for values that are not names, for the caller to resolve at once."""
     listed = values.tolist() if isinstance(values, np.ndarray) else [plain(value) for value in values]
     index = {name: place for place, name in enumerate(names.tolist())}
     return np.fromiter((index.get(value, -1) for value in listed), dtype=np.int64, count=len(listed))

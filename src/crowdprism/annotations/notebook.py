@@ -1,7 +1,4 @@
-"""What a notebook shows of annotations or of a result: names made fit to be looked at, in small tables.
-
-Tables set positions and weights only: colours are left to the notebook, light or dark.
-"""
+"""What a notebook shows: names made fit to be looked at, in small tables with the colours of the notebook."""
 
 from __future__ import annotations
 

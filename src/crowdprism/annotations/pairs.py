@@ -114,11 +114,7 @@ def pairs_on_items(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def co_label_entries(annotations: Annotations) -> CoLabelEntries:
-    """Count what pairs of different annotators said of the same items.
-
-    Each shared item counts the product of the two annotations' weights. Cost and memory follow the number of
-    pairs of annotations on one item, never annotators squared.
-    """
+    """Count what pairs of annotators said of the same items, by the product of weights; never annotators squared."""
     n_classes, n_annotators = annotations.n_classes, annotations.n_annotators
     responses = response_matrix(annotations)
     products = (responses.T @ responses).tocoo()
@@ -139,10 +135,7 @@ def co_label_entries(annotations: Annotations) -> CoLabelEntries:
 
 
 def bipartite_components(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Number the groups of items and annotators that no annotation connects: (of each item, of each annotator).
-
-    Items and annotators without annotations are groups of their own.
-    """
+    """The group of each item and of each annotator; groups are what no annotation connects, if only one node."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

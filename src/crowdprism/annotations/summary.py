@@ -90,10 +90,7 @@ def spread(counts: np.ndarray) -> Spread:
 
 
 def class_scores(annotations: Annotations) -> NDArray[np.float64] | None:
-    """(n_classes,) the number of each class: itself, or its place from 1 if an order was given; None without an order.
-
-    Two numbers, such as 0 and 1, are names and no scale unless an order was given.
-    """
+    """(n_classes,) each class as number, or its place from 1 if an order was given; None for names or two numbers."""
     names = annotations.classes.tolist()
     if all(isinstance(name, (int, float)) and not isinstance(name, bool) for name in names):
         rising = all(one < other for one, other in pairwise(names))

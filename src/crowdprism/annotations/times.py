@@ -62,10 +62,7 @@ def moment_in_seconds(value: Any) -> float:
 
 
 def common_dates_in_seconds(texts: Sequence[str]) -> NDArray[np.float64]:
-    """(n,) seconds of dates such as `3/1/2024 10:00`, NaN where a text is no such date.
-
-    Months come first, as in America, unless the separator is a dot or a day above 12 in any text shows that days do.
-    """
+    """(n,) seconds of dates, NaN for other texts; months first, unless there is a dot or any day above 12 is first."""
     found = [COMMON_DATE.fullmatch(text) for text in texts]
     day_first = any(match is not None and N_MONTHS < int(match[1]) <= 31 for match in found)
     return np.array([np.nan if match is None else date_in_seconds(match, day_first=day_first) for match in found])

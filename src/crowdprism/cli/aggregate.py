@@ -16,9 +16,7 @@ from crowdprism.cli.several_choices import ChoiceOptions
 from crowdprism.cli.shard_command import StoreOptions
 from crowdprism.errors import counted
 
-WithReport = Annotated[
-    bool, typer.Option("--report/--no-report", help="Write report.html into the run folder; takes a few seconds.")
-]
+WithReport = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html; takes a few seconds.")]
 DEFAULT_METHOD = "dawid-skene"
 ORDERED_METHOD = "ordinal-dawid-skene"  # if --order is given
 N_LOWEST = 10
@@ -30,19 +28,14 @@ def aggregate(
     *,
     method: str = options.method_option(DEFAULT_METHOD, options.aggregator_names),
     output: Path | None = typer.Option(
-        None,
-        "--output",
-        "-o",
-        help="Run folder for the result, labels.csv, annotators.csv, report.html; or a .csv file for the labels.",
+        None, "--output", "-o", help="Run folder for the result, tables and report.html; or a .csv file for labels."
     ),
     report: WithReport = True,
     force: options.Force = False,
     reading: options.ReadingOptions,
     several: ChoiceOptions,
     voices: options.VoiceOptions,
-    use_gold: bool = typer.Option(
-        True, "--use-gold/--no-use-gold", help="Learn from gold too; its items get their known class."
-    ),
+    use_gold: bool = typer.Option(True, "--use-gold/--no-use-gold", help="Learn from gold; its items get their class."),
     seed: int = typer.Option(0, help="Seed of methods that use random numbers."),
     threading: options.ThreadOptions,
     stores: StoreOptions,

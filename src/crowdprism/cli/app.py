@@ -24,10 +24,7 @@ from crowdprism.progress import set_progress
 
 COMMANDS = {  # module of this package, and what `crowdprism --help` says of the command without loading the module
     "demo": ("compare", "Compare methods on handwritten digits labelled by simulated annotators."),
-    "aggregate": (
-        "aggregate",
-        "Combine the labels of annotators into one label per item, and rate the annotators.",
-    ),
+    "aggregate": ("aggregate", "Combine the labels of annotators into one label per item, and rate the annotators."),
     "train": ("train", "Train a classifier on features and annotations, without any true labels."),
     "predict": ("train", "Label new items with a trained classifier."),
     "compare": ("compare", "Compare many methods on your annotations, with or without gold, and recommend one."),
@@ -131,13 +128,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def common(
-    version: bool = typer.Option(
-        False, "--version", callback=_print_version, is_eager=True, help="Show the version and exit."
-    ),
+    version: bool = typer.Option(False, "--version", callback=_print_version, is_eager=True, help="Show the version."),
     quiet: bool = typer.Option(False, "--quiet", "-q", help="Print only results and errors."),
-    verbose: bool = typer.Option(
-        False, "--verbose", "-v", help="Print the time of each step, and the traceback of an error."
-    ),
+    verbose: bool = typer.Option(False, "--verbose", "-v", help="Print times of steps and tracebacks of errors."),
 ) -> None:
     """Options shared by all commands."""
     screen.set_loudness(quiet=quiet, verbose=verbose)

@@ -41,16 +41,12 @@ class Audited(NamedTuple):
 
 
 def audit(
-    files: list[Path] = typer.Argument(
-        ..., help="Annotation files; or a run folder, then the annotation files of the run."
-    ),
+    files: list[Path] = typer.Argument(..., help="Annotation files; or a run folder, then its annotation files."),
     *,
     n: int = typer.Option(40, "--number", "-n", help="How many items to ask."),
     seed: int = typer.Option(0, help="Seed of the draw."),
     method: str = typer.Option(DEFAULT_METHOD, "--method", "-m", help="Method to fit if no run folder is given."),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="File for the questions: .csv, or .json for Label Studio."
-    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Questions: .csv, or .json for Label Studio."),
     page: Page = None,
     to: str = typer.Option("auto", help="csv, label-studio, argilla, doccano or prodigy; by default from the ending."),
     content: ContentOptions,
@@ -79,16 +75,10 @@ def audit(
         if output is not None:
             write_questions(plan, output, to, shown)
         if page is not None:
-            content.save_page(
-                page,
-                asked,
-                labels.result,
-                title=f"Audit: {len(asked)} of {len(plan.items)} items",
-                name=plan.name,
-                annotations=labels.annotations,
-                content=shown,
-                command=f"crowdprism audit {shlex.join(map(str, files))} --answers answers.csv",
-            )
+            title = f"Audit: {len(asked)} of {len(plan.items)} items"
+            command = f"crowdprism audit {shlex.join(map(str, files))} --answers answers.csv"
+            about = {"annotations": labels.annotations, "content": shown, "command": command}
+            content.save_page(page, asked, labels.result, title=title, name=plan.name, **about)
         return
     plan, given = read_answers(labels, answers, n, seed)
     found = audit_result(plan, given)
@@ -221,8 +211,7 @@ def jury(
     from crowdprism.calibration.jury import measure_jury
     from crowdprism.formats.gold_file import Spelling
 
-    if output is not None:
-        require_writable(output)
+    require_writable(output)
     annotations = reading.read(files)
     spelling = Spelling(annotations.annotators)
     people = [spelling(name) for name in split_names(humans or "")]

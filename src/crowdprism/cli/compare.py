@@ -49,9 +49,7 @@ def compare(
     held_out: float = typer.Option(0.1, help="Share of the annotations to hold out."),
     features: options.FeatureOptions,
     epochs: int | None = typer.Option(None, help="Passes over the data, for classifiers."),
-    page: Path | None = typer.Option(
-        None, "--report", help="HTML page to write: the table and the recommended method's report."
-    ),
+    page: Path | None = typer.Option(None, "--report", help="HTML page: the table, and the best method's report."),
     reading: options.ReadingOptions,
     device: options.DeviceOptions,
     json: options.AsJson = False,
@@ -64,8 +62,7 @@ def compare(
     Example: `crowdprism compare labels.csv --report comparison.html`
     """
     names = None if methods is None else methods.replace(",", " ").split()
-    if page is not None:
-        require_writable(page, inputs=[*files, features.features, reading.gold_file])
+    require_writable(page, inputs=[*files, features.features, reading.gold_file])
     annotations, report = reading.read_with_report(files)
     values = None
     if features.given:
@@ -119,9 +116,7 @@ def write_page(outcome: Comparison, annotations: cp.Annotations, page: Path) -> 
     remark(f"wrote {written}")
 
 
-def demo(
-    seed: int = typer.Option(0, help="Random seed of annotators and methods."), json: options.AsJson = False
-) -> None:
+def demo(seed: int = typer.Option(0, help="Seed of annotators and methods."), json: options.AsJson = False) -> None:
     """Compare methods on handwritten digits labelled by forty simulated annotators.
 
     Each item has three labels. The annotators are experts, sloppy annotators, spammers, one who confuses neighbouring

@@ -43,9 +43,7 @@ def info(files: Files, *, reading: ReadingOptions, json: AsJson = False) -> None
 def verdict_on(agreed: AgreementReport | None) -> str:
     """How far annotators agree and whether they can be compared, in one or two plain sentences."""
     if agreed is None:
-        return (
-            "No item has two labels, so nothing shows how far annotators agree. Ask for a second label on some items."
-        )
+        return "No item has two labels, so nothing shows how far annotators agree. Ask for second labels on some items."
     alpha = agreed.alpha
     if alpha != alpha:
         words = "All labels are the same, so agreement cannot be measured."
@@ -59,17 +57,13 @@ def verdict_on(agreed: AgreementReport | None) -> str:
 
 
 def convert(
-    source: Path = typer.Argument(
-        ..., help="File to read, in any supported format, or a run folder. - reads standard input."
-    ),
+    source: Path = typer.Argument(..., help="File in any supported format, or a run folder. - reads standard input."),
     target: Path = typer.Argument(..., help="File to write; its ending selects the format."),
     *,
     reading: ReadingOptions,
     content: ContentOptions,
     to: str = typer.Option(
-        "auto",
-        help="Format to write; by default from the ending of TARGET. Of a run: label-studio, argilla, doccano, "
-        "prodigy or csv.",
+        "auto", help="Format; by default from the ending. Of a run: label-studio, argilla, doccano, prodigy or csv."
     ),
 ) -> None:
     """Convert an annotation file to another format, or the labels of a run to tasks of an annotation tool.

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
 
-Run = Annotated[
-    Path | None, typer.Option("--run", "-r", help="Run folder of these annotations; without it, --method is fitted.")
-]
+Run = Annotated[Path | None, typer.Option("--run", "-r", help="Their run folder; without it, --method is fitted.")]
 N_SHOWN = 10
 OVERUSE_Z = 3  # excess of a label, in standard errors, that is worth showing
 
@@ -35,9 +33,7 @@ def diagnose(
     *,
     run: Run = None,
     method: str = method_option(DEFAULT_METHOD, aggregator_names),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="Folder for findings.csv, annotators.csv and items.csv."
-    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Folder for findings, annotators and items (CSV)."),
     force: Force = False,
     reading: ReadingOptions,
     json: AsJson = False,
@@ -156,14 +152,10 @@ def suggest(
     budget: float = typer.Option(100, "--budget", "-b", help="How many labels to ask for."),
     run: Run = None,
     method: str = method_option(DEFAULT_METHOD, aggregator_names),
-    capacity: int | None = typer.Option(
-        None, help="Most labels to ask of one annotator; by default twice an equal share."
-    ),
+    capacity: int | None = typer.Option(None, help="Most labels of one annotator; by default twice an equal share."),
     per_item: int = typer.Option(1, help="Most labels to ask for one item."),
     target: float | None = typer.Option(None, help="Stop once this accuracy is expected."),
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="CSV file, or tasks for --to; standard output by default."
-    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="CSV file, or tasks for --to; by default printed."),
     page: Page = None,
     to: str = typer.Option("csv", help="Tasks for label-studio, argilla, doccano or prodigy instead of CSV."),
     content: ContentOptions,
@@ -176,8 +168,7 @@ def suggest(
     """
     from crowdprism.diagnostics.next_labels import suggest as suggest_labels
 
-    if output is not None:
-        require_writable(output, inputs=[*files, reading.gold_file])
+    require_writable(output, inputs=[*files, reading.gold_file])
     read, report = reading.read_with_report(files)
     result, annotations = load_or_fit(read, run, method)
     found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)
@@ -204,7 +195,5 @@ def tasks_of(frame: Any, result: cp.FitResult, shown: ItemContent) -> TaskList:
     from crowdprism.formats.tool_tasks import Task, TaskList
 
     asked = frame.group_by("item", maintain_order=True).agg("annotator").iter_rows()
-    tasks = [
-        Task(item, shown.by_item.get(item, {}), more={"ask": ", ".join(map(str, people))}) for item, people in asked
-    ]
+    tasks = [Task(item, shown.by_item.get(item, {}), more={"ask": ", ".join(map(str, who))}) for item, who in asked]
     return TaskList(tasks, result.classes.tolist(), shown.columns)

@@ -1,8 +1,4 @@
-"""Options shared by commands, as groups: reading annotations, features of items, device and threads.
-
-A command takes a group as one parameter, for example `reading: ReadingOptions`; `expand_groups` turns each group into
-one option per field.
-"""
+"""Options shared by commands, as groups; `expand_groups` turns each group into one option per field."""
 
 from __future__ import annotations
 
@@ -36,17 +32,12 @@ StoreOption = functools.partial(typer.Option, rich_help_panel="Stores larger tha
 DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
 Files = Annotated[
-    list[Path],
-    typer.Argument(help="Annotation files in any supported format; several are merged. - reads standard input."),
+    list[Path], typer.Argument(help="Annotation files in any format; several are merged. - reads standard input.")
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Force = Annotated[
-    bool,
-    typer.Option("--force", help="Replace a run of another kind, and files of a run that were changed since."),
-]
+Force = Annotated[bool, typer.Option("--force", help="Replace a run of another kind, and files changed since.")]
 TextColumn = Annotated[
-    str | None,
-    FeatureOption("--text-column", "-t", help="Column with the texts, in --features or in the annotation files."),
+    str | None, FeatureOption("--text-column", "-t", help="Column of texts, in --features or the annotation files.")
 ]
 IdColumn = Annotated[str | None, FeatureOption("--id-column", help="Column of the feature table with the item ids.")]
 ArrayName = Annotated[str | None, FeatureOption("--array", help="Array of an .npz file with the features.")]
@@ -92,9 +83,7 @@ def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
         groups[name] = hints[name]
         types = get_type_hints(hints[name], include_extras=True)
         parameters += [
-            inspect.Parameter(
-                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name]
-            )
+            inspect.Parameter(field.name, parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
             for field in fields(hints[name])
         ]
 
@@ -120,14 +109,10 @@ class ReadingOptions:
     gold: str | None = ReadingOption(None, help="Column with the true classes, where known.")
     annotators: str | None = ReadingOption(None, help="Columns of a wide table that are annotators, such as ann,bob.")
     gold_file: Path | None = ReadingOption(None, help="Table of true classes, with an item and a label column.")
-    max_size: str | None = ReadingOption(
-        None, help="Most bytes of one file, unpacked, such as 8GB; 4GB or a quarter of the memory."
-    )
+    max_size: str | None = ReadingOption(None, help="Most bytes of a file, such as 8GB; 4GB or a quarter of memory.")
     order: str | None = ReadingOption(None, help="Classes from low to high, such as low,medium,high: ratings.")
     skip_label: str | None = ReadingOption(None, help="Answers that are no label, such as unsure,N/A; left out.")
-    fold_classes: bool = ReadingOption(
-        False, "--fold-classes", help="Join classes that differ only in case and spaces."
-    )
+    fold_classes: bool = ReadingOption(False, "--fold-classes", help="Join classes that differ only in case or spaces.")
     repeats: str = ReadingOption("keep", help="Of an annotator's answers to one item: keep all, the first or the last.")
     more: list[str] | None = ReadingOption(
         None,
@@ -242,9 +227,7 @@ class VoiceOptions:
     """Which annotators count as one."""
 
     one_voice: list[str] | None = VoiceOption(
-        None,
-        metavar="NAMES",
-        help="Annotators who answer as one, separated by commas; they are counted once. Repeat for more groups.",
+        None, metavar="NAMES", help="Annotators who answer as one, by commas; counted once. Repeat for more groups."
     )
     dependence: str = VoiceOption("auto", help="auto: find annotators who answer as one; none: count every annotator.")
 
@@ -253,19 +236,13 @@ class VoiceOptions:
         if self.dependence not in ("auto", "none"):
             raise InvalidParameterError(f"--dependence takes auto or none, not {self.dependence!r}.")
         if self.one_voice and self.dependence == "none":
-            raise InvalidParameterError(
-                "--one-voice and --dependence none contradict each other. Leave out one of them."
-            )
+            raise InvalidParameterError("--one-voice and --dependence none contradict each other. Leave out one.")
         if self.one_voice and annotations is None:
-            raise InvalidParameterError(
-                "--one-voice needs annotations in memory. On a store every annotator is counted."
-            )
+            raise InvalidParameterError("--one-voice needs annotations in memory. On a store everyone is counted.")
         if not self.one_voice and self.dependence == "auto":
             return
         if "dependence" not in method.get_params():
-            raise InvalidParameterError(
-                f"{method.name} counts every annotator; it takes no --one-voice or --dependence."
-            )
+            raise InvalidParameterError(f"{method.name} counts everyone; it takes no --one-voice or --dependence.")
         method.set_params(dependence=split_voices(self.one_voice, annotations) if self.one_voice else None)
 
 
@@ -294,10 +271,7 @@ class FeatureOptions:
     """Where features of the items come from."""
 
     features: Path | None = FeatureOption(
-        None,
-        "--features",
-        "-x",
-        help="File with features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images.",
+        None, "--features", "-x", help="Features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images."
     )
     text_column: TextColumn = None
     embedding: str = FeatureOption(

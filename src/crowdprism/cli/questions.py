@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from crowdprism.formats.raw_annotations import ReadingReport
     from crowdprism.formats.tool_tasks import TaskList
 
-Page = Annotated[
-    Path | None, typer.Option("--page", help="HTML page to answer on, in any browser, also on a phone and offline.")
-]
+Page = Annotated[Path | None, typer.Option("--page", help="HTML page to answer on, in any browser, also offline.")]
 
 
 @dataclass(frozen=True)
@@ -30,12 +28,9 @@ class ContentOptions:
     """What to show of items."""
 
     content: Annotated[
-        Path | None,
-        typer.Option(help="Table with the item ids and texts, images or links to show; else from the annotations."),
+        Path | None, typer.Option(help="Table with item ids and texts, images or links; else from the annotations.")
     ] = None
-    remote_images: Annotated[
-        bool, typer.Option("--remote-images", help="Let the page load images from their web addresses.")
-    ] = False
+    remote_images: Annotated[bool, typer.Option("--remote-images", help="Load images from web addresses.")] = False
 
     def load(
         self,

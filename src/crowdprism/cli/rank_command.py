@@ -37,9 +37,7 @@ def rank(
     group: str | None = ReadingOption(None, help="Column with the group of the judge."),
     skip_missing: bool = ReadingOption(False, "--skip-missing", help="Leave out comparisons without a winner."),
     max_size: str | None = ReadingOption(None, help="Most bytes of one file, such as 8GB."),
-    position_bias: bool = typer.Option(
-        True, "--position/--no-position", help="Correct for a preference of the left place."
-    ),
+    position_bias: bool = typer.Option(True, "--position/--no-position", help="Correct for a preference of the left."),
     reliability: bool = typer.Option(True, "--reliability/--no-reliability", help="Let careless judges count less."),
     json: AsJson = False,
 ) -> None:
@@ -51,8 +49,7 @@ def rank(
     from crowdprism.scoring import Comparisons
     from crowdprism.scoring import rank as rank_items
 
-    if output is not None:
-        require_writable(output, files)
+    require_writable(output, files)
     with standard_input_as_file(files) as paths:
         found = read_comparisons(
             paths, max_size=max_size, left=left, right=right, winner=winner, judge=judge, group=group
@@ -146,8 +143,7 @@ def rate(
     from crowdprism.report.ranking_page import rating_lines, ratings_page
     from crowdprism.scoring import rate as rate_items
 
-    if output is not None:
-        require_writable(output, files)
+    require_writable(output, files)
     result = rate_items(reading.read(files))
     items, people = to_records(result.item_columns()), to_records(result.annotator_columns())
     if json:

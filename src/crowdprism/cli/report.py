@@ -21,9 +21,7 @@ def report(
         None, help="The annotation files of the run; they add agreement and coverage to the page."
     ),
     *,
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="HTML file; report.html in the run folder by default."
-    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="HTML file; by default report.html in the run."),
     page: Page = None,
     content: ContentOptions,
     reading: ReadingOptions,
@@ -60,11 +58,5 @@ def report(
         queue = review_queue(result, review_reasons(result, annotations))[:MOST_ITEMS]
         items = result.items[queue].tolist()
         # No command follows: these items are the doubtful ones, and as gold they would make all labels look worse.
-        content.save_page(
-            page,
-            items,
-            result,
-            title=f"{counted(len(items), 'item')} to review",
-            annotations=annotations,
-            content=content.load(items, result, read, account),
-        )
+        title, shown = f"{counted(len(items), 'item')} to review", content.load(items, result, read, account)
+        content.save_page(page, items, result, title=title, annotations=annotations, content=shown)

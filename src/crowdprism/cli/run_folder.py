@@ -60,8 +60,10 @@ def run_target(
     return replacing_run(output, kind=kind, force=force, inputs=[path for path in inputs if path is not None])
 
 
-def require_writable(path: Path, inputs: Iterable[Path | None] = ()) -> None:
+def require_writable(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
     """Raise, before the work, if a file cannot be written there, or only over an input or a part of a run."""
+    if path is None:
+        return
     from crowdprism.results.manifest import MANIFEST
     from crowdprism.results.replacing import RUN_FILES
 
@@ -115,10 +117,7 @@ def write_page(fresh: Path, run: Run) -> str:
 
 
 def label_columns(result: cp.FitResult, annotations: cp.Annotations | None = None) -> dict[str, Sequence[Any]]:
-    """Items, labels, how likely each is right (confidence), the mean of ordered classes, the model's probability.
-
-    With annotations also the number of labels of each item, and the share of them that agree.
-    """
+    """Items, labels, confidence, mean of ordered classes, probability; with annotations their number and agreement."""
     import numpy as np
 
     columns: dict[str, Sequence[Any]] = {"item": result.items.tolist(), "label": result.labels().tolist()}

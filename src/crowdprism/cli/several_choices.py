@@ -23,13 +23,9 @@ if TYPE_CHECKING:
 class ChoiceOptions:
     """Whether answers hold several choices, and which of them are no choice."""
 
-    multi: bool = ReadingOption(
-        False, "--multi", help="Answers hold several choices: lists, a|b in a column, or 0/1 columns."
-    )
+    multi: bool = ReadingOption(False, "--multi", help="Answers hold several choices: lists, a|b cells, 0/1 columns.")
     separator: str = ReadingOption("|", help="Between choices in a cell, with --multi.")
-    abstain: str | None = ReadingOption(
-        None, help="Answers that no item truly has, such as unsure; who gives them is evidence."
-    )
+    abstain: str | None = ReadingOption(None, help="Answers that no item truly has, such as unsure; they are evidence.")
 
     def use_abstentions(self, aggregator: Aggregator, annotations: cp.Annotations) -> None:
         """Let the aggregator learn from the answers that --abstain names."""

@@ -70,9 +70,7 @@ class StoreOptions:
     def require_store(self) -> None:
         """Raise if an option was given that only a store has."""
         if self.engine != "local" or self.master is not None or self.resume:
-            raise InvalidParameterError(
-                "--engine, --master and --resume are for stores. Make one with `crowdprism shard` first."
-            )
+            raise InvalidParameterError("--engine, --master and --resume are for stores. Make one: `crowdprism shard`.")
 
 
 def holds_store(files: list[Path]) -> bool:

@@ -121,9 +121,7 @@ def read_truth(path: Path, *, item: str, label: str) -> Truth:
         )
     unknown = rows[label].null_count() + rows[item].null_count()
     if unknown:
-        raise InvalidParameterError(
-            f"{path} has {unknown} empty cells in {item!r} or {label!r}. Fill or drop these rows."
-        )
+        raise InvalidParameterError(f"{path} has {unknown} empty cells in {item!r} or {label!r}. Fill or drop them.")
     repeated = len(rows) - rows[item].n_unique()
     if repeated:
         raise InvalidParameterError(f"{path} has {repeated} items more than once in {item!r}. List each once.")

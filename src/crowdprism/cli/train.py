@@ -43,9 +43,7 @@ def train(
         None, "--continue", help="Go on training the classifier of this run folder; its method and network stay."
     ),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training with the same --output."),
-    checkpoint: Path | None = typer.Option(
-        None, help="Folder for the state after each epoch; OUTPUT.checkpoint by default."
-    ),
+    checkpoint: Path | None = typer.Option(None, help="Folder for states after epochs; OUTPUT.checkpoint by default."),
     report: WithReport = True,
     force: options.Force = False,
     reading: options.ReadingOptions,
@@ -146,13 +144,9 @@ def exit_with_way_on(output: Path | None, place: Path | None) -> None:
 def predict(
     run: Path = typer.Argument(..., help="Run folder written by `crowdprism train`."),
     *,
-    features: Path = typer.Option(
-        ..., "--features", "-x", help="New items: a file of features, a folder of images, or a table."
-    ),
+    features: Path = typer.Option(..., "--features", "-x", help="New items: features, a folder of images, or a table."),
     output: Path | None = typer.Option(None, "--output", "-o", help="CSV file; standard output by default."),
-    probabilities: bool = typer.Option(
-        False, "--probabilities", help="Add a column with the probability of each class."
-    ),
+    probabilities: bool = typer.Option(False, "--probabilities", help="Add the probability of each class."),
     id_column: options.IdColumn = None,
     array: options.ArrayName = None,
     text_column: options.TextColumn = None,
@@ -165,8 +159,7 @@ def predict(
     """
     from crowdprism.features import Recipe, item_features
 
-    if output is not None:
-        run_folder.require_writable(output, inputs=[features])
+    run_folder.require_writable(output, inputs=[features])
     model = load_trained(run)
     options.require_exists(features)
     device.apply(torch=True)

@@ -1,8 +1,4 @@
-"""Which data sets there are (the records of `catalogue.toml`, data only), and how their public files are fetched.
-
-A download resumes an interrupted transfer, verifies the checksum, and keeps only complete files. The standard library
-does it, because the usual download packages cannot resume a transfer.
-"""
+"""The catalogue of data sets (`catalogue.toml`), and downloads of their files, resumed and verified."""
 
 from __future__ import annotations
 
@@ -139,11 +135,7 @@ _FAILURES = (urllib.error.URLError, HTTPException, TimeoutError, ConnectionError
 
 
 def fetch_file(download: Download, folder: Path) -> Path:
-    """Return the path of a public file in `folder`; download it if it is not there.
-
-    An interrupted transfer is resumed up to `ATTEMPTS` times, and again by the next call. A file with a wrong checksum
-    is removed. Each address is tried in turn.
-    """
+    """The path of a public file in `folder`, downloaded if needed: each address in turn, resumed `ATTEMPTS` times."""
     target, part = folder / download.file, folder / f".{download.file}.part"
     if target.is_file():
         return target

@@ -28,10 +28,6 @@ CENTRE_DISTANCE = 2.2  # clouds overlap: the best possible classifier has an acc
 N_DIMENSIONS = 8
 
 
-def embedded_readers(entry: DatasetEntry) -> DatasetReaders:
-    return _digits(entry) if entry.name == "digits" else _simulated(entry)
-
-
 def _digits(entry: DatasetEntry) -> DatasetReaders:
     """Training digits first, with the split and the crowd of `crowdprism demo` with seed 0."""
 
@@ -278,7 +274,7 @@ def load_dataset(name: str, *, fetch: bool = True) -> Dataset:
     """
     entry = find_entry(name)
     if entry.kind == "embedded":
-        return Dataset(entry, "crowdprism itself", embedded_readers(entry))
+        return Dataset(entry, "crowdprism itself", _digits(entry) if entry.name == "digits" else _simulated(entry))
     folder = files_in_data_folder(entry)
     if folder is not None:
         cifar10 = partial(load_dataset, "cifar10", fetch=fetch)

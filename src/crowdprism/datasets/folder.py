@@ -170,18 +170,11 @@ def _annotated(files: DatasetFolder, cifar10: Callable[[], Dataset]) -> DatasetR
 
 
 def image_readers(
-    entry: DatasetEntry,
-    images: Callable[[], NDArray[np.uint8]],
-    labels: Callable[[], NDArray[Any]],
-    features: Mapping[str, Callable[[], NDArray[Any]]],
+    entry: DatasetEntry, images: Reader, labels: Reader, features: Mapping[str, Reader]
 ) -> DatasetReaders:
     """Readers of a set of images without annotations whose splits follow one another."""
-    return DatasetReaders(
-        gold=lambda: complete_gold(labels()),
-        splits=lambda: consecutive_splits(entry.splits),
-        features=features,
-        images=images,
-    )
+    splits = partial(consecutive_splits, entry.splits)
+    return DatasetReaders(lambda: complete_gold(labels()), splits, features=features, images=images)
 
 
 def complete_gold(labels: NDArray[Any]) -> Gold:

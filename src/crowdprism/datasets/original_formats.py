@@ -48,10 +48,7 @@ def original_readers(entry: DatasetEntry, folder: Path) -> DatasetReaders:
 
 
 def read_idx(path: Path) -> NDArray[np.uint8]:
-    """The array of bytes in a gzipped IDX file, the format of MNIST.
-
-    The file holds two zero bytes, the type, the number of dimensions, the dimensions (big-endian, 32 bits), the values.
-    """
+    """A gzipped IDX file of bytes: two zeros, type, number of dimensions, dimensions (big-endian 32 bits), values."""
     try:
         with gzip.open(path) as file:
             content = file.read()

@@ -47,10 +47,7 @@ def image_files(folder: Path) -> list[PurePosixPath]:
 def images_of_items(
     files: Sequence[PurePosixPath], ids: Sequence[Hashable], other_names: Mapping[Any, Sequence[str]], folder: Path
 ) -> dict[Any, PurePosixPath]:
-    """The image of each item that has one; `other_names` are tried only when no id matches a file.
-
-    Two items with the same image are an error, and so are images that match no item at all.
-    """
+    """The image of each item that has one; `other_names` are tried only when no id matches. One image is one item."""
     found = dict(zip(ids, match_files(ids, files), strict=True))
     if all(place is None for place in found.values()):
         for name in ids:
@@ -179,10 +176,7 @@ def read_weights(path: Path) -> Mapping[str, Tensor]:
 
 
 def efficientnet_lite0(images: NDArray[np.uint8], weights: Mapping[str, Tensor]) -> NDArray[np.float32]:
-    """(batch, 224, 224, 3) pixels to (batch, 1280): the last layer before the classes, averaged over positions.
-
-    EfficientNet-Lite0 (Tan and Le, 2019, without squeeze-and-excitation, ReLU6), by the names of the published weights.
-    """
+    """(batch, 224, 224, 3) pixels to (batch, 1280) by EfficientNet-Lite0 (Tan and Le, 2019): mean of the last layer."""
     import torch
     from torch.nn.functional import batch_norm, conv2d, pad, relu6
 
@@ -249,10 +243,7 @@ def colours_and_edges(images: NDArray[np.uint8]) -> NDArray[np.float32]:
 
 
 def edge_histograms(grey: NDArray[Any]) -> NDArray[Any]:
-    """(batch, 512) histograms of oriented gradients (Dalal and Triggs, 2005), each image of length one.
-
-    The square root lets weak edges count.
-    """
+    """(batch, 512) histograms of oriented gradients (Dalal and Triggs, 2005), of length one; roots raise weak edges."""
     down, right = np.gradient(grey, axis=(1, 2))
     strength = np.hypot(down, right)
     direction = ((np.arctan2(down, right) % np.pi) / np.pi * N_DIRECTIONS).astype(int) % N_DIRECTIONS

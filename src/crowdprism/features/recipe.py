@@ -64,10 +64,7 @@ class Recipe:
 
 
 def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
-    """The array that `make` returns, read from the cache folder if `what` was embedded before.
-
-    A cache that cannot be read or written only costs time.
-    """
+    """The array of `make`, from the cache if `what` was embedded before; a cache that fails only costs time."""
     key = hashlib.sha256(json.dumps([CACHE_VERSION, *what], default=str).encode()).hexdigest()
     path = cache_folder() / CACHE_SUBFOLDER / f"{key[:32]}.npy"
     with suppress(OSError, ValueError):
@@ -81,11 +78,7 @@ def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any
 def choose_embedding(
     wanted: str, kind: str, embeddings: Mapping[str, str], prefix: str, advice: str
 ) -> tuple[str, str]:
-    """The name of the embedding to use, and a sentence that says so.
-
-    `embeddings` says what the features of the pretrained and of the plain embedding are, in this order; the plain one
-    serves where there is `advice` how to install the other. Names after the prefix are those of another library.
-    """
+    """The embedding and a sentence on it: the plain one if there is `advice` to install the other, or one by prefix."""
     pretrained, plain = embeddings
     chosen = wanted if wanted != "auto" else plain if advice else pretrained
     if chosen not in embeddings and not chosen.startswith(prefix):

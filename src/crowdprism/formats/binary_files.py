@@ -45,10 +45,8 @@ def array_of(data: bytes, name: str) -> NDArray[Any]:
     file = io.BytesIO(data)
     try:
         version = np.lib.format.read_magic(file)
-        read_header = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[
-            version
-        ]
-        shape, in_columns, dtype = read_header(file)
+        read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
+        shape, in_columns, dtype = read(file)
     except HEADER_ERRORS as error:
         raise UnreadableFileError(f"{name} is a damaged or truncated NumPy file ({error}).") from error
     if dtype.hasobject:

@@ -21,12 +21,9 @@ def read_choices(source: Source, **options: Any) -> MultiLabelAnnotations:
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "labels.csv")
-    ...     _ = path.write_text("item,annotator,label\\n1,ann,news|sport\\n1,bob,sport\\n2,ann,\\n")
-    ...     read_choices(path)
-    MultiLabelAnnotations(3 answers on 2 items by 2 annotators, 2 choices: 'news', 'sport')
+    >>> import polars as pl
+    >>> read_choices(pl.DataFrame({"item": [1, 1], "annotator": ["ann", "bob"], "label": ["news|sport", ""]}))
+    MultiLabelAnnotations(2 answers on 1 item by 2 annotators, 2 choices: 'news', 'sport')
     """
     return read_choices_with_report(source, **options)[0]
 
@@ -50,13 +47,9 @@ def read_choices_with_report(
         type_text(raw, classes_are_text=True)
         chosen = [split(cell, separator) for cell in raw.label]
         true = {item: split(cell, separator) for item, cell in zip(raw.gold_item, raw.gold_label, strict=True)}
+        choices = raw.classes if classes is None else classes
         annotations = MultiLabelAnnotations.from_triplets(
-            raw.item,
-            raw.annotator,
-            chosen,
-            choices=classes if classes is not None else raw.classes,
-            gold=true or None,
-            repeats=repeats,
+            raw.item, raw.annotator, chosen, choices=choices, gold=true or None, repeats=repeats
         )
     empty = sum(not one for one in chosen)
     if empty:

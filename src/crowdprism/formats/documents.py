@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from crowdprism.annotations.frames import columns_of_frame, is_frame
+from crowdprism.annotations.frames import columns_of_frame
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 from crowdprism.formats import text_tables
 from crowdprism.formats.binary_files import arrays_of, read_parquet
@@ -198,14 +198,12 @@ class Document:
             remedy="Choose another with {item}",
         )
 
-    def only(self, candidates: list[str], role: str, what: str) -> str:
+    def only(self, found: list[str], role: str, what: str) -> str:
         """The one column or question there is; several are an error that lists them."""
-        if len(candidates) == 1:
-            return candidates[0]
-        listed = f": {some(candidates, 12)}" if candidates else f" among its columns {some(self.columns, 15)}"
-        raise UnreadableFileError(
-            f"{self.name} has {len(candidates)} {what}{listed}.", remedy=f"Choose one with {{{role}}}"
-        )
+        if len(found) == 1:
+            return found[0]
+        listed = f": {some(found, 12)}" if found else f" among its columns {some(self.columns, 15)}"
+        raise UnreadableFileError(f"{self.name} has {len(found)} {what}{listed}.", remedy=f"Choose one with {{{role}}}")
 
     def seen(self) -> str:
         if self.container in ("npy", "npz", "zip"):
@@ -238,10 +236,6 @@ def open_documents(path: Path, options: ReadingOptions) -> list[Document]:
         return [document]
     members = unzip(document.data, str(path), max_size=options.max_size, endings=ENDINGS)
     return [Document(f"{path}/{member}", data=data, options=options) for member, data in members.items()]
-
-
-def is_table(source: Any) -> bool:
-    return is_frame(source) or is_hugging_face(source)
 
 
 def is_hugging_face(source: Any) -> bool:

@@ -1,9 +1,4 @@
-"""Features of items for networks, from files of numbers: .npy, .npz, .csv, .tsv and .parquet.
-
-Large .npy and Parquet files are not read into memory. An .npy file is mapped as it is; the numbers of a Parquet file
-are unpacked once into a temporary file without a name, which the system removes when it is no longer used, however the
-process ends.
-"""
+"""Features of items from .npy, .npz, .csv, .tsv and .parquet files; large .npy and Parquet files stay on disk."""
 
 from __future__ import annotations
 
@@ -72,7 +67,9 @@ def read_features(
         elif document.container in ("npy", "npz"):
             features = from_arrays(document.name, document.arrays, array)
         elif document.container in ("table", "parquet"):
-            features = from_table(document, id_column, usual_id)
+            chosen, ids_given = ids_of_table(document, id_column, usual_id)
+            values = feature_values(document.frame.drop(chosen), document.name)
+            features = Features(name_array(list(ids_given)), values)
         else:
             raise UnreadableFileError(f"{source}: features are read from .npy, .npz, .csv, .tsv or .parquet files.")
     ids = features.ids.tolist()
@@ -106,11 +103,6 @@ def from_arrays(source: str, arrays: Mapping[str, NDArray[Any]], array: str | No
     if not isinstance(ids, (range, list)) or len(ids) != len(values):
         raise UnreadableFileError(f"{source} has {len(values)} rows of {wanted} but {np.size(ids)} ids.")
     return Features(name_array(ids), values)
-
-
-def from_table(document: Document, id_column: str | None, usual_id: str = "") -> Features:
-    chosen, ids = ids_of_table(document, id_column, usual_id)
-    return Features(name_array(list(ids)), feature_values(document.frame.drop(chosen), document.name))
 
 
 def ids_of_table(document: Document, id_column: str | None, usual_id: str) -> tuple[str, Any]:
@@ -201,7 +193,7 @@ def row_ranges(n_rows: list[int], most: int) -> Iterator[tuple[int, int]]:
 
 
 def temporary_array(shape: tuple[int, ...], source: Path) -> NDArray[np.float32]:
-    """An array in a temporary file without a name."""
+    """An array in a temporary file without a name, which the system removes when it is no longer used."""
     folder, n_bytes = tempfile.gettempdir(), 4 * int(np.prod(shape))
     free = shutil.disk_usage(folder).free
     if n_bytes > free:

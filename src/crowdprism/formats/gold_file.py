@@ -105,9 +105,7 @@ def table(document: Document, items: NameArray) -> tuple[list[tuple[Any, Any]], 
     frame = document.frame
     columns = frame.columns
     if len(columns) < 2:
-        raise UnreadableFileError(
-            f"{document.name} has only {some(columns)}. Gold needs two columns, such as item,label."
-        )
+        raise UnreadableFileError(f"{document.name} has only {some(columns)}. Gold needs two columns: item,label.")
     item, label = column_for(columns, SYNONYMS["item"]), column_for(columns, LABEL_NAMES)
     rows: list[tuple[Any, Any]] = []
     if item is None and label is None and Spelling(items)(columns[0]) in set(items.tolist()):

@@ -78,11 +78,7 @@ def id_column(records: Sequence[Mapping[str, Any]], columns: Sequence[str], item
 def content_of_files(
     files: Sequence[Path], items: Iterable[Any], names: NameArray, *, item: str, used: Iterable[str]
 ) -> ItemContent:
-    """What the annotation files say about these items beside who gave which label; nothing where they say nothing.
-
-    `names` are all items, `item` is the column of their ids and `used` are columns with another meaning. A column
-    counts if it has the same value in all rows of an item.
-    """
+    """Columns beside item and `used` that have one value per item; `names` are all items. Nothing on an error."""
     used, wanted = {item, *used}, set(items)
     found = ItemContent()
     for path in files:

@@ -1,8 +1,4 @@
-"""JSON and JSON lines as Python values, and the shapes of exports that they must have.
-
-What cannot be told apart or written again later is refused. Of each export, only the fields that a reader looks at are
-declared; all others may hold anything.
-"""
+"""JSON and JSON lines as Python values, and the shapes of exports: only the fields that a reader looks at."""
 
 from __future__ import annotations
 

@@ -109,11 +109,8 @@ def single(found: Any) -> Any:
 
 
 def matches_min(document: Document) -> bool:
-    return (
-        document.container in ("json", "json lines", "table", "parquet")
-        and {"annotation_id", "annotator", "id"} <= set(document.columns)
-        and "data" not in document.columns
-    )
+    is_flat = {"annotation_id", "annotator", "id"} <= set(document.columns) and "data" not in document.columns
+    return is_flat and document.container in ("json", "json lines", "table", "parquet")
 
 
 def read_min(document: Document) -> RawAnnotations:
@@ -149,10 +146,7 @@ def values_by_task(records: list[dict[str, Any]], fields: list[str]) -> dict[str
 
 
 def content_fields(records: list[dict[str, Any]], fields: list[str]) -> list[str]:
-    """The fields that tell tasks apart, and so what an id stands for; other questions and their answers do not.
-
-    They are the same in all records of a task and differ between tasks; without such a field, all that are the same.
-    """
+    """Fields that are the same in all records of a task and differ between tasks; else all that are the same."""
     values = values_by_task(records, fields)
     same = [field for field, by_id in values.items() if all(len(found) == 1 for found in by_id.values())]
     unique = [field for field in same if len(set.union(*values[field].values())) == len(values[field])]

@@ -89,9 +89,8 @@ def read_doccano(document: Document) -> RawAnnotations:
     item_field = document.asked.get("item", "id")
     label_field = document.asked.get("label", "label")
     annotator = document.stem
-    raw = RawAnnotations(
-        {"item": item_field, "annotator": "(file name)", "label": label_field}, is_text=document.container == "table"
-    )
+    columns = {"item": item_field, "annotator": "(file name)", "label": label_field}
+    raw = RawAnnotations(columns, is_text=document.container == "table")
     if annotator.lower() in SHARED_NAMES:
         annotator = UNKNOWN
         raw.columns["annotator"] = f"(not in the export: all are {UNKNOWN!r})"

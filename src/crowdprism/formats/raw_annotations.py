@@ -179,10 +179,7 @@ class RawAnnotations:
         return False
 
     def see_content(self, item: Any, content: Any, place: str) -> None:
-        """Remember what an id stands for, and stop where it stood for something else before.
-
-        Projects number their items from 1 each; merged, they would be mixed up.
-        """
+        """Remember what an id stands for, and stop where it stood for something else: projects number items from 1."""
         first, first_place = self.content.setdefault(item, (content, place))
         same = first == content
         if isinstance(content, dict) and isinstance(first, dict):  # fields of which some may be answers
@@ -231,10 +228,7 @@ def joined(columns: Sequence[Any]) -> Any:
 
 
 def type_text(raw: RawAnnotations, *, classes_are_text: bool = False) -> None:
-    """Turn ids of a file without types into whole numbers where every one of them is written as one.
-
-    Items go with the items of gold, and labels with gold labels, so that they stay comparable.
-    """
+    """Make ids of a file without types whole numbers where all are written so; gold goes with items and labels."""
     if not raw.is_text:
         return
     raw.item, raw.gold_item, raw.item_names = whole_numbers_together(raw.item, raw.gold_item, raw.item_names)
@@ -261,10 +255,8 @@ def whole_numbers_together(*columns: Any) -> list[Any]:
 
 def all_match(columns: Sequence[pl.Series], form: str) -> bool:
     """Tell whether every text is written in a form; the first rows are looked at first."""
-    return all(
-        part.str.contains(form).all(ignore_nulls=False)
-        for part in (*(column.head(N_FIRST) for column in columns), *columns)
-    )
+    parts = (*(column.head(N_FIRST) for column in columns), *columns)
+    return all(part.str.contains(form).all(ignore_nulls=False) for part in parts)
 
 
 def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), fold: bool = False) -> None:

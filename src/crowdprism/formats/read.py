@@ -17,12 +17,12 @@ import polars as pl
 from crowdprism.annotations.building import as_numbers, gold_by_item, require_known_repeats
 from crowdprism.annotations.checks import check_known, require
 from crowdprism.annotations.container import Annotations, Repeats
-from crowdprism.annotations.frames import REQUIRED, SYNONYMS, find_columns
+from crowdprism.annotations.frames import REQUIRED, SYNONYMS, find_columns, is_frame
 from crowdprism.annotations.names import encode, name_array, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, UnreadableFileError
 from crowdprism.formats import label_studio, platforms, raw_annotations, tables, wide_tables
 from crowdprism.formats import labelling_tools as tools
-from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_table, open_documents
+from crowdprism.formats.documents import Document, Source, find_files, frame_document, is_hugging_face, open_documents
 from crowdprism.formats.raw_annotations import RawAnnotations, ReadingOptions, ReadingReport
 
 
@@ -41,13 +41,10 @@ def table_with(*columns: str) -> Callable[[Document], bool]:
 
 def named_layout(name: str) -> Format:
     layout = tables.NAMED_LAYOUTS[name]
+    needed = {layout[role] for role in REQUIRED}
     return Format(
         f"long table with columns {', '.join(layout.values())}",
-        lambda document: (
-            not document.asked
-            and tables.is_tabular(document)
-            and all(layout[role] in document.columns for role in REQUIRED)
-        ),
+        lambda document: not document.asked and tables.is_tabular(document) and needed <= set(document.columns),
         lambda document: tables.read(document, {**layout, **document.asked}),
     )
 
@@ -63,12 +60,8 @@ FORMATS: dict[str, Format] = {
     "label-studio-min": Format("Label Studio JSON_MIN, CSV or TSV", label_studio.matches_min, label_studio.read_min),
     "prodigy": Format("Prodigy db-out JSON lines", tools.matches_prodigy, tools.read_prodigy),
     "argilla": Format("Argilla records, nested", tools.matches_argilla, partial(tools.read_argilla, nested=True)),
-    "argilla-flat": Format(
-        "Argilla records, flattened", tools.matches_flat_argilla, partial(tools.read_argilla, nested=False)
-    ),
-    "ground-truth": Format(
-        "SageMaker Ground Truth worker responses", platforms.matches_responses, platforms.read_responses
-    ),
+    "argilla-flat": Format("Argilla, flattened", tools.matches_flat_argilla, partial(tools.read_argilla, nested=False)),
+    "ground-truth": Format("SageMaker Ground Truth responses", platforms.matches_responses, platforms.read_responses),
     "ground-truth-requests": Format(
         "SageMaker Ground Truth consolidation requests", platforms.matches_requests, platforms.read_requests
     ),
@@ -90,12 +83,8 @@ FORMATS: dict[str, Format] = {
     "ticks": Format("table with a 0/1 column for each choice", wide_tables.matches_ticks, wide_tables.read_ticks),
     "long": Format("table or records with item, annotator and label", tables.matches, tables.read),
     "doccano": Format("doccano, one file per annotator (or a zip)", tools.matches_doccano, tools.read_doccano),
-    "matrix": Format(
-        "numbers without header, rows items, columns annotators", wide_tables.matches_matrix, wide_tables.read_matrix
-    ),
-    "wide": Format(
-        "table with a row per item and a column per annotator", wide_tables.matches_wide, wide_tables.read_wide
-    ),
+    "matrix": Format("numbers without header, items x annotators", wide_tables.matches_matrix, wide_tables.read_matrix),
+    "wide": Format("table, a row per item and a column per annotator", wide_tables.matches_wide, wide_tables.read_wide),
 }
 
 
@@ -225,11 +214,8 @@ def read_annotations_with_report(
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path = pathlib.Path(folder, "labels.csv")
-    ...     _ = path.write_text("task,worker,label\\n1,ann,cat\\n1,bob,dog\\n2,ann,cat\\n")
-    ...     annotations, report = read_annotations_with_report(path)
+    >>> frame = pl.DataFrame({"task": [1, 1], "worker": ["ann", "bob"], "label": ["cat", "dog"]})
+    >>> annotations, report = read_annotations_with_report(frame)
     >>> report.format, dict(report.columns)
     ('crowd-kit', {'item': 'task', 'annotator': 'worker', 'label': 'label'})
     """
@@ -284,7 +270,7 @@ def decoding(name: str) -> Iterator[None]:
 
 def open_source(source: Source, options: ReadingOptions) -> Iterator[tuple[Document, bool]]:
     """The documents of files or of a table in memory, and whether each comes from a folder."""
-    if is_table(source):
+    if is_frame(source) or is_hugging_face(source):
         yield frame_document(source, options), False
         return
     for path, from_folder in find_files(source):

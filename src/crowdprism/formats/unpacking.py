@@ -140,9 +140,7 @@ def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:
     except pl.exceptions.ComputeError as error:
         if "utf-8" not in str(error):
             raise
-        raise UnreadableFileError(
-            f"{name} is no text in UTF-8, and zstd is read for such text only. {FIRST}"
-        ) from error
+        raise UnreadableFileError(f"{name} is no text in UTF-8; zstd is read for such text only. {FIRST}") from error
     if cells.height != 1:
         raise UnreadableFileError(f"{name} is no text: it holds the sign U+0002. {FIRST}")
     return "\x01".join(cell or "" for cell in cells.row(0)).encode()
@@ -182,10 +180,7 @@ def byte_at(data: bytes, place: int) -> int:
 
 
 def unzip(data: bytes, name: str, *, max_size: int | None, endings: tuple[str, ...]) -> dict[str, bytes]:
-    """Members of a zip archive with one of the endings, in the order of their names, packed ones unpacked.
-
-    All together keep to the limit. A member is read no further than its stated size, and its checksum is compared.
-    """
+    """Members of a zip archive with one of the endings, sorted by name, unpacked; all together keep to the limit."""
     limit = limit_for(len(data), max_size)
     members: dict[str, bytes] = {}
     try:

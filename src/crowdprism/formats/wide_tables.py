@@ -1,7 +1,4 @@
-"""Wide tables and arrays: a row per item and a column per annotator, with or without names, or a 0/1 column per choice.
-
-NumPy files hold such a matrix, three columns, or what `write_annotations` stored.
-"""
+"""Wide tables, 0/1 columns, and NumPy files: a matrix, three columns, or what `write_annotations` stored."""
 
 from __future__ import annotations
 
@@ -140,10 +137,7 @@ def text_cells(column: pl.Series) -> pl.Series:
 
 
 def label_columns(texts: dict[str, pl.Series], markers: tuple[str, ...]) -> list[str]:
-    """The columns that are annotators: their cells are values that other columns have too, or are as few as labels.
-
-    All columns, where fewer than two are of this kind.
-    """
+    """Columns whose cells other columns have too, or are as few as labels; all columns if fewer than two are so."""
     counts = {column: Counter(dict(cells.drop_nulls().value_counts().iter_rows())) for column, cells in texts.items()}
     for column, counted in counts.items():
         counts[column] = Counter({cell: n for cell, n in counted.items() if cell.strip().lower() not in markers})
@@ -234,12 +228,9 @@ NAMES_MEMBER = "crowdprism_names"
 
 
 def matches_arrays(document: Document) -> bool:
-    if document.container == "npy":
-        return True
-    if document.container != "npz":
-        return False
     wanted = (NAMES_MEMBER, *MATRIX_NAMES, document.asked.get("label"))
-    return any(name in document.arrays for name in wanted)
+    is_known = document.container == "npz" and any(name in document.arrays for name in wanted)
+    return is_known or document.container == "npy"
 
 
 def read_arrays(document: Document) -> RawAnnotations:
@@ -281,9 +272,7 @@ def require_same_length(document: Document, arrays: dict[str, NDArray[Any]]) -> 
 def from_matrix(document: Document, matrix: NDArray[Any], name: str) -> RawAnnotations:
     """A matrix items x annotators; -1 and NaN are no annotation."""
     if matrix.ndim != 2:
-        raise UnreadableFileError(
-            f"{document.name} holds an array of shape {list(matrix.shape)}; expected items x annotators."
-        )
+        raise UnreadableFileError(f"{document.name} has the shape {list(matrix.shape)}, not items x annotators.")
     marker = document.options.missing[0] if document.options.missing else -1 if matrix.dtype.kind in "iuf" else ""
     items, annotators, labels, shape = triplets_of_dense(matrix, marker)
     raw = RawAnnotations({"item": "(row)", "annotator": "(column)", "label": name}, is_text=False)
@@ -342,9 +331,7 @@ def stored_names(document: Document, stored: NDArray[Any]) -> dict[str, NDArray[
     try:
         return {role: names_from_json(found[role]) for role in ("items", "annotators", "classes")}
     except (ResultFormatError, KeyError) as error:
-        raise UnreadableFileError(
-            f"{document.name}: {NAMES_MEMBER} cannot be read_arrays ({error}). Write it again."
-        ) from error
+        raise UnreadableFileError(f"{document.name}: {NAMES_MEMBER} is damaged ({error}). Write it again.") from error
 
 
 def require_codes(document: Document, name: str, codes: NDArray[Any], n_codes: int, length: int | None = None) -> None:

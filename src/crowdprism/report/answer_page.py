@@ -36,10 +36,7 @@ class Questions:
 
 
 def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, remote_images: bool = False) -> Path:
-    """Write the page as one HTML file that opens from disk.
-
-    The page asks nothing of any server, unless `remote_images` lets it load images from the addresses in the content.
-    """
+    """Write one HTML file that opens from disk; only `remote_images` lets it load anything, from addresses shown."""
     from markupsafe import Markup
 
     page = fill(

@@ -1,8 +1,4 @@
-"""Charts as SVG, drawn when the report is built.
-
-The page contains finished pictures: there is no charting library to load, and they print. Colours are the variables of
-the page's themes (`assets/colors.css`).
-"""
+"""Charts as finished SVG pictures, in the colours of the page's themes (`assets/colors.css`)."""
 
 from __future__ import annotations
 
@@ -210,9 +206,7 @@ def reliability_chart(bins: Reliability) -> str:
     points = [(x(probability), y(share)) for probability, share, _ in bins.bins]
     dots = [dot(x(probability), y(share), 20 + 180 * count / most) for probability, share, count in bins.bins]
     diagonal = line(0, 0, WIDTH, -HEIGHT, MUTED, stroke_dasharray=DASHED)
-    description = (
-        f"Reliability curve: probability and share of right labels differ by {bins.expected_error:.1%} on average."
-    )
+    description = f"Reliability: probability and share of right labels differ by {bins.expected_error:.1%} on average."
     titles = "the model's probability", "share right"
     return axes_chart([diagonal, path(points), *dots], description, x, y, titles=titles, formats=(percent, percent))
 

@@ -19,20 +19,9 @@ from crowdprism.diagnostics.calibration import calibration
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph
 from crowdprism.diagnostics.label_evidence import matching
 from crowdprism.errors import CrowdprismWarning, counted
+from crowdprism.report import report_records as records
 from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge
-from crowdprism.report.report_records import (
-    Agreement,
-    Appendix,
-    ClassRow,
-    Comparison,
-    Curve,
-    Figure,
-    Graph,
-    PairTable,
-    Reliability,
-    ReportContent,
-    ReportOptions,
-)
+from crowdprism.report.report_records import Figure, ReportContent, ReportOptions
 from crowdprism.report.review_items import UNCERTAIN, build_review
 from crowdprism.report.verdict import build_verdict, examined, labelled, next_steps
 from crowdprism.results import FitResult
@@ -126,9 +115,7 @@ def first_figures(result: FitResult, annotations: Annotations | None) -> tuple[F
         found.append(Figure("labels expected to be right", f"{expected.value:.0%}", remark))
         confidence = result.account.confidence[labelled(result, annotations)]
         doubtful = int((confidence < UNCERTAIN).sum())
-        found.append(
-            Figure(f"items with a confidence below {UNCERTAIN:.0%}", f"{doubtful:,}", f"of {len(confidence):,}")
-        )
+        found.append(Figure(f"items of confidence below {UNCERTAIN:.0%}", f"{doubtful:,}", f"of {len(confidence):,}"))
     accuracy = result.annotator_accuracy
     known = np.empty(0) if accuracy is None else accuracy[np.isfinite(accuracy)]
     if len(known):
@@ -163,11 +150,11 @@ def certainty(result: FitResult, shown: NDArray[Any]) -> tuple[int, ...]:
     return tuple(np.bincount(place, minlength=N_CERTAINTY_BINS).tolist())
 
 
-def class_rows(result: FitResult, annotations: Annotations | None) -> tuple[ClassRow, ...]:
+def class_rows(result: FitResult, annotations: Annotations | None) -> tuple[records.ClassRow, ...]:
     best = np.bincount(np.argmax(result.class_probabilities, axis=1), minlength=result.n_classes)
     given = None if annotations is None else np.bincount(annotations.label, minlength=result.n_classes)
     return tuple(
-        ClassRow(
+        records.ClassRow(
             name=display_name(name),
             n_items=int(best[code]),
             item_share=float(best[code] / max(result.n_items, 1)),
@@ -177,7 +164,7 @@ def class_rows(result: FitResult, annotations: Annotations | None) -> tuple[Clas
     )
 
 
-def curves(result: FitResult) -> tuple[Curve, ...]:
+def curves(result: FitResult) -> tuple[records.Curve, ...]:
     """The histories of the fit with at least two finite numbers, thinned if long."""
     found = []
     for name, values in result.history.items():
@@ -185,11 +172,12 @@ def curves(result: FitResult) -> tuple[Curve, ...]:
         if len(finite) < 2 or name == "stage":  # which round an iteration belongs to
             continue
         chosen = finite[np.unique(np.linspace(0, len(finite) - 1, min(len(finite), MOST_STEPS)).astype(int))]
-        found.append(Curve(display_name(name).replace("_", " "), chosen.tolist(), [float(values[at]) for at in chosen]))
+        kept = [float(values[at]) for at in chosen]
+        found.append(records.Curve(display_name(name).replace("_", " "), chosen.tolist(), kept))
     return tuple(found[:MOST_CURVES])
 
 
-def reliability(result: FitResult, annotations: Annotations | None) -> Reliability | None:
+def reliability(result: FitResult, annotations: Annotations | None) -> records.Reliability | None:
     """How often labels of each of the model's probabilities are right, if enough gold is known."""
     if annotations is None or annotations.gold is None:
         return None
@@ -200,10 +188,10 @@ def reliability(result: FitResult, annotations: Annotations | None) -> Reliabili
     full = np.flatnonzero(measured.curve.count)
     columns = (measured.curve.confidence, measured.curve.accuracy, measured.curve.count)
     bins = list(zip(*(column[full].tolist() for column in columns), strict=True))
-    return Reliability(bins, measured.expected_calibration_error)
+    return records.Reliability(bins, measured.expected_calibration_error)
 
 
-def agreement_section(annotations: Annotations, agreed: AgreementReport) -> Agreement:
+def agreement_section(annotations: Annotations, agreed: AgreementReport) -> records.Agreement:
     """Coefficients in words, and who agrees with whom."""
     scale = "0 is chance, 1 is full agreement"
     figures = (
@@ -212,10 +200,10 @@ def agreement_section(annotations: Annotations, agreed: AgreementReport) -> Agre
         Figure("Fleiss' kappa", format_cell(agreed.fleiss, digits=2), scale),
         Figure("Gwet's AC1", format_cell(agreed.ac1, digits=2), "more stable if one class is much more frequent"),
     )
-    return Agreement(figures, pair_table(annotations))
+    return records.Agreement(figures, pair_table(annotations))
 
 
-def pair_table(annotations: Annotations) -> PairTable | None:
+def pair_table(annotations: Annotations) -> records.PairTable | None:
     """Share of equal labels between the annotators with most labels."""
     chosen = np.argsort(-annotations.labels_per_annotator, kind="stable")[:MOST_PAIR_NAMES]
     common, agreeing = pair_counts(annotations, chosen)
@@ -224,7 +212,7 @@ def pair_table(annotations: Annotations) -> PairTable | None:
         return None
     share = np.ma.array(agreeing / np.maximum(common, 1), mask=~enough).tolist()  # None where masked
     note = f"The {len(chosen)} annotators with most labels; empty if two share fewer than {LEAST_SHARED} items."
-    return PairTable([display_name(annotations.annotators[code]) for code in chosen], share, note)
+    return records.PairTable([display_name(annotations.annotators[code]) for code in chosen], share, note)
 
 
 def pair_counts(annotations: Annotations, chosen: NDArray[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -240,7 +228,7 @@ def pair_counts(annotations: Annotations, chosen: NDArray[Any]) -> tuple[NDArray
     return common, agreeing
 
 
-def build_graph(annotations: Annotations, groups: CoLabellingGraph) -> Graph:
+def build_graph(annotations: Annotations, groups: CoLabellingGraph) -> records.Graph:
     """Place the annotators with most labels near those with whom they share items."""
     chosen = np.argsort(-annotations.labels_per_annotator, kind="stable")[:MOST_NODES]
     shared, _ = pair_counts(annotations, chosen)
@@ -253,7 +241,7 @@ def build_graph(annotations: Annotations, groups: CoLabellingGraph) -> Graph:
     if len(strongest) < len(first):
         notes.append(f"Lines show the {len(strongest)} of {len(first)} pairs that share most items.")
     sizes_of = (groups.n_annotators, groups.n_items, groups.n_annotations)
-    return Graph(
+    return records.Graph(
         names=[display_name(annotations.annotators[row]) for row in chosen],
         x=place[:, 0].tolist(),
         y=place[:, 1].tolist(),
@@ -266,10 +254,7 @@ def build_graph(annotations: Annotations, groups: CoLabellingGraph) -> Graph:
 
 
 def spring_layout(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(n, 2) places by attraction along edges and repulsion between all (Fruchterman and Reingold 1991).
-
-    Starts on a circle, so the same weights give the same places.
-    """
+    """(n, 2) places by attraction along edges and repulsion (Fruchterman and Reingold 1991), beginning on a circle."""
     n = len(weights)
     angle = 2 * np.pi * np.arange(n) / max(n, 1)
     place = np.stack([np.cos(angle), np.sin(angle)], axis=1)
@@ -286,12 +271,12 @@ def spring_layout(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(place / spread)
 
 
-def comparison_table(rows: Sequence[Mapping[str, Any]], note: str = "") -> Comparison | None:
+def comparison_table(rows: Sequence[Mapping[str, Any]], note: str = "") -> records.Comparison | None:
     if not rows:
         return None
     columns = tuple(dict.fromkeys(name for row in rows for name in row))
     cells = tuple(tuple(format_cell(row.get(name)) for name in columns) for row in rows)
-    return Comparison(tuple(display_name(name) for name in columns), cells, visible(note) or "The best method first.")
+    return records.Comparison(tuple(map(display_name, columns)), cells, visible(note) or "The best method first.")
 
 
 def format_cell(value: Any, *, digits: int = 3) -> str:
@@ -301,14 +286,14 @@ def format_cell(value: Any, *, digits: int = 3) -> str:
     return f"{value:.{digits}f}" if isinstance(value, float) else display_name(value)
 
 
-def appendix(result: FitResult, command: str) -> Appendix:
+def appendix(result: FitResult, command: str) -> records.Appendix:
     said = {name: value for name, value in result.parameters.items() if name not in NOT_OF_THE_FIT}
     given = ", ".join(f"{name}={value!r}" for name, value in said.items())
     aggregates = "X" not in result.parameters and not any(name in result.parameters for name in ("network", "epochs"))
     maker = "make_aggregator" if aggregates else "make_classifier"
     call = f'cp.{maker}("{result.method}"{", " + given if given else ""})'
     fit = ".fit(annotations)" if aggregates else ".fit(X, annotations)"
-    return Appendix(
+    return records.Appendix(
         python=f"import crowdprism as cp\n\nresult = {visible(call)}{fit}.result_",
         command=visible(command),
         seed="none" if result.seed is None else str(result.seed),

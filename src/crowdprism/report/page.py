@@ -40,11 +40,7 @@ def render(content: ReportContent, *, made: datetime) -> str:
 
 
 def fill(template: str, *, made: datetime | None = None, script: str = "", more_style: str = "", **values: Any) -> str:
-    """Fill the template of a page.
-
-    Every text from data is escaped, with hidden characters spelt out; only Markup, which is made here, is not. The
-    content policy of the pages allows the script and the style with these hashes and no other.
-    """
+    """Fill a template. Text from data is escaped and made visible; the policy allows only this script and style."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup
 

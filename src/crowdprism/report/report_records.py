@@ -98,16 +98,12 @@ class Confusion(NamedTuple):
 
 @dataclass(frozen=True)
 class AnnotatorTable:
-    """The annotators shown, of `n_annotators` in all.
-
-    `matrices[row]` holds whole percents (true class, given label), `confusions[row]` only the largest mistakes, where
-    there are too many classes for matrices; None if left out to keep the page small.
-    """
+    """The annotators shown, of `n_annotators` in all."""
 
     rows: tuple[AnnotatorRow, ...]
     n_annotators: int
-    matrices: tuple[Sequence[Sequence[int]] | None, ...]
-    confusions: tuple[Sequence[Confusion] | None, ...]
+    matrices: tuple[Sequence[Sequence[int]] | None, ...]  # by row: percents (true class, given label), if they fit
+    confusions: tuple[Sequence[Confusion] | None, ...]  # by row: the largest mistakes, if classes are many
     remark_counts: tuple[tuple[str, int], ...]  # the most common remarks, and the number of rows with them
     by_account: bool  # whether accuracies are those of the result's account, or of the method
     copies: tuple[tuple[str, ...], ...]  # groups who agree with each other beyond what skill explains

@@ -43,11 +43,7 @@ def build_verdict(
     annotators: AnnotatorTable,
     checks: Sequence[Finding] = (),
 ) -> Verdict:
-    """Collect all findings, the most serious first, and state one of three levels.
-
-    Labels are confirmed where gold tells how many are right, whatever else was found. Otherwise one warning is enough
-    not to rely on them, and without any they are consistent, which does not show that they are right.
-    """
+    """All findings, the most serious first, and a level: confirmed by gold, else unreliable if any is a warning."""
     found = [from_account(result), *from_checks(checks)]
     if annotations is not None:
         found += [*from_gold(result, annotations), *from_coverage(annotations)]

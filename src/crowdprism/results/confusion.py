@@ -1,7 +1,4 @@
-"""Confusion matrices in one orientation: `confusions[annotator, true_class, given_label]`, rows sum to one.
-
-Many papers use the transpose, with columns that sum to one.
-"""
+"""Confusion matrices `confusions[annotator, true_class, given_label]`, rows sum to one; papers often transpose."""
 
 from __future__ import annotations
 
@@ -80,11 +77,7 @@ def annotator_accuracy(confusions: FloatArray, class_prior: FloatArray) -> Float
 
 
 def class_alignment(confusions: FloatArray, reference: FloatArray | None = None) -> NDArray[np.int64]:
-    """Return the order of true classes that fits the reference best, one common order for all annotators.
-
-    Without a reference, the classes are aligned with what annotators say: the order maximises the sum of the
-    mean confusion's diagonal (Hungarian method). `confusions[:, order]` is then aligned.
-    """
+    """Order of true classes that fits the reference, or else given labels, best; `confusions[:, order]` is aligned."""
     from scipy.optimize import linear_sum_assignment
 
     if reference is None:
@@ -95,10 +88,7 @@ def class_alignment(confusions: FloatArray, reference: FloatArray | None = None)
 
 
 def confusion_error(estimate: FloatArray, truth: FloatArray, *, align: bool = True) -> dict[str, float]:
-    """How far estimated confusions are from the true ones, by default after one common alignment of classes.
-
-    Per-entry mean square, mean squared Frobenius norm over classes, relative l1.
-    """
+    """Mean square per entry, mean squared Frobenius norm over classes, relative l1; classes aligned by default."""
     difference = (estimate[:, class_alignment(estimate, truth)] if align else estimate) - truth
     return {
         "mean_squared": float(np.mean(difference**2)),

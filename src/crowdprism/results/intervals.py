@@ -82,10 +82,7 @@ FloatArray = NDArray[np.float64]
 
 
 def beta_interval(first: Any, second: Any, *, level: float = 0.95) -> FloatArray:
-    """Central interval of Beta(first, second): `(..., 2)`, lower and upper end.
-
-    A parameter of 0 is certainty: Beta(0, b) is 0 and Beta(a, 0) is 1.
-    """
+    """Central interval (..., 2) of Beta(first, second); Beta(0, b) is certainly 0, and Beta(a, 0) is 1."""
     from scipy.special import betaincinv
 
     require_level(level)
@@ -99,21 +96,14 @@ def beta_interval(first: Any, second: Any, *, level: float = 0.95) -> FloatArray
 
 
 def confusion_interval(posterior: NDArray[Any], *, level: float = 0.95) -> FloatArray:
-    """Interval of every confusion entry: `(n_annotators, true class, given label, 2)`.
-
-    `posterior` holds the Dirichlet parameters of the rows; an entry of a Dirichlet row has a Beta distribution.
-    """
+    """Interval (n_annotators, true class, given label, 2) of each entry of Dirichlet rows, which is a Beta variable."""
     posterior = np.asarray(posterior, dtype=np.float64)
     rest = posterior.sum(axis=-1, keepdims=True) - posterior
     return beta_interval(posterior, np.maximum(rest, 0.0), level=level)
 
 
 def accuracy_interval(posterior: NDArray[Any], class_prior: NDArray[Any], *, level: float = 0.95) -> FloatArray:
-    """Interval of each annotator's probability of a right label: `(n_annotators, 2)`.
-
-    Accuracy is the sum of independent Beta variables (the diagonal) weighted by the class prior; the interval is
-    that of the Beta distribution with the same mean and variance.
-    """
+    """Interval (n_annotators, 2) of accuracy, the prior-weighted diagonal: a Beta of the same mean and variance."""
     posterior = np.asarray(posterior, dtype=np.float64)
     totals = posterior.sum(axis=2)
     known = totals > 0  # a row without any count tells nothing: as if uniform

@@ -1,7 +1,4 @@
-"""Reading and checking a saved result: `result.json` and `arrays.npz`, without pickle.
-
-Names, shapes, types and values are checked against each other, and sizes before memory is taken for them.
-"""
+"""Reading and checking a saved result, `result.json` and `arrays.npz`: no pickle, and sizes before memory."""
 
 from __future__ import annotations
 

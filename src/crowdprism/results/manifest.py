@@ -117,10 +117,7 @@ def require_schema(record: Mapping[str, Any], newest: int, place: Path, *, key: 
 
 
 class RunFiles:
-    """The files of a run as its manifest names them; without a manifest, whatever stands in the folder.
-
-    A file whose size or digest is not that of the manifest is refused.
-    """
+    """The files of a run as its manifest names them, by size and digest; without one, what is in the folder."""
 
     def __init__(self, folder: Path, manifest: Manifest | None) -> None:
         self.folder = folder
@@ -177,10 +174,7 @@ class RunFiles:
 
 
 def read_run(folder: Path, read: Callable[[RunFiles], T]) -> T:
-    """Call `read` with the files of a run. The one border for saved runs: what goes wrong is a `ResultFormatError`.
-
-    If another program replaced the run meanwhile, it is read again, so that all files are of one run.
-    """
+    """Call `read` with the files of one run, again if it was replaced meanwhile; any error is a `ResultFormatError`."""
     for _ in range(MAX_TRIES):
         before = _manifest_bytes(folder)
         manifest = None if before is None else parse_manifest(before, folder / MANIFEST)

@@ -66,9 +66,7 @@ def require_own_folder(target: Path, inputs: Iterable[str | os.PathLike[str]]) -
     for given in inputs:
         path = Path(given).resolve()
         if path == place or place in path.parents:
-            raise InvalidParameterError(
-                f"The input {given} is inside {target}, where the run is written; choose another."
-            )
+            raise InvalidParameterError(f"The input {given} is inside {target}, where the run goes; choose another.")
 
 
 def make_folder(target: Path, on_exit: ExitStack) -> None:
