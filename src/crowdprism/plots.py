@@ -75,15 +75,7 @@ def chosen_confusion(result: FitResult, annotator: Hashable | None) -> tuple[np.
 
 
 def plot_annotators(result: FitResult, *, ax: Axes | None = None) -> Axes:
-    """Draw the accuracy of every annotator, the lowest at the bottom; with intervals where the method has them.
-
-    Examples
-    --------
-    >>> import crowdprism as cp
-    >>> result = cp.make_aggregator("dawid-skene").fit([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]]).result_
-    >>> plot_annotators(result).get_xlabel()
-    'accuracy'
-    """
+    """Draw the accuracy of every annotator, the lowest at the bottom; with intervals where the method has them."""
     accuracy = result.annotator_accuracy if result.annotator_accuracy is not None else result.skills
     if accuracy is None:
         raise UnsuitableDataError(f"{result.method} says nothing of annotators; dawid-skene does.")
@@ -109,15 +101,7 @@ def plot_annotators(result: FitResult, *, ax: Axes | None = None) -> Axes:
 
 
 def plot_training(result: FitResult, *, ax: Axes | None = None) -> Axes:
-    """Draw every history of the fit, such as the objective, over its steps.
-
-    Examples
-    --------
-    >>> import crowdprism as cp
-    >>> result = cp.make_aggregator("dawid-skene").fit([[0, 0, 1], [1, 1, 1], [0, 0, 0], [1, 1, 0]]).result_
-    >>> plot_training(result).get_xlabel()
-    'step'
-    """
+    """Draw every history of the fit, such as the objective, over its steps."""
     if not any(len(values) for values in result.history.values()):
         raise UnsuitableDataError(f"{result.method} keeps no history: there was nothing to iterate.")
     ax = new_axes(ax)

@@ -28,8 +28,7 @@ def as_annotations(y: Any) -> Annotations:
     shape = np.shape(y)
     if len(shape) != 2:
         raise InvalidAnnotationsError(
-            f"Annotations must be an Annotations object or a 2-D array (items x annotators, -1 for none), "
-            f"not {type(y).__name__} of shape {shape}. "
-            "Build one with Annotations.from_triplets(items, annotators, labels)."
+            "Annotations must be an Annotations object or a 2-D array (items x annotators, -1 for none), not "
+            f"{type(y).__name__} of shape {shape}. Build one with Annotations.from_triplets(items, annotators, labels)."
         )
     return Annotations.from_dense(y)

@@ -111,9 +111,7 @@ def build_dense(cls: type[Annotations], table: Any, missing: Any, *, names: tupl
 
 def require_known_repeats(repeats: str) -> None:
     if repeats not in ("keep", "first", "last", "error"):
-        raise InvalidParameterError(
-            f'repeats must be "keep", "first", "last" or "error", not {repeats!r}.', parameter="repeats"
-        )
+        raise InvalidParameterError(f"repeats can be keep, first, last or error, not {repeats!r}.", parameter="repeats")
 
 
 def name_codes(values: Any, wanted: Any, role: str) -> tuple[NameArray, NDArray[Any], checks.Breach | None]:

@@ -43,9 +43,7 @@ def item_positions(index: Any, n_items: int) -> NDArray[np.int64]:
         raise IndexError(f"Items are selected by whole numbers or a mask, not by {chosen.dtype}.")
     outside = np.flatnonzero((chosen < -n_items) | (chosen >= n_items))
     if len(outside):
-        raise IndexError(
-            f"{len(outside)} positions are out of range, the first is {chosen[outside[0]]}: there are {n_items} items."
-        )
+        raise IndexError(f"{len(outside)} positions are out of range, first {chosen[outside[0]]}, of {n_items} items.")
     return np.where(chosen < 0, chosen + n_items, chosen)
 
 

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Spread:
-    """Smallest, middle and largest of some counts."""
-
     least: int
     median: float
     most: int

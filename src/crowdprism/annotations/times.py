@@ -18,7 +18,6 @@ COMMON_DATE = re.compile(
     r"(?:[ T,]+(\d{1,2}):(\d{2})(?::(\d{2}(?:\.\d+)?))?\s*([ap]\.?m\.?)?)?\s*(?:utc|gmt|z)?",
     re.IGNORECASE,
 )
-N_MONTHS = 12
 CENTURY = 2000  # of years with two digits
 
 
@@ -64,7 +63,7 @@ def moment_in_seconds(value: Any) -> float:
 def common_dates_in_seconds(texts: Sequence[str]) -> NDArray[np.float64]:
     """(n,) seconds of dates, NaN for other texts; months first, unless there is a dot or any day above 12 is first."""
     found = [COMMON_DATE.fullmatch(text) for text in texts]
-    day_first = any(match is not None and N_MONTHS < int(match[1]) <= 31 for match in found)
+    day_first = any(match is not None and 12 < int(match[1]) <= 31 for match in found)
     return np.array([np.nan if match is None else date_in_seconds(match, day_first=day_first) for match in found])
 
 

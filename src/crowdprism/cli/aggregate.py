@@ -18,8 +18,6 @@ from crowdprism.errors import counted
 
 WithReport = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html; takes a few seconds.")]
 DEFAULT_METHOD = "dawid-skene"
-ORDERED_METHOD = "ordinal-dawid-skene"  # if --order is given
-N_LOWEST = 10
 N_CLASSES_SHOWN = 30
 
 
@@ -54,7 +52,7 @@ def aggregate(
         run_folder.require_writable(output, inputs=inputs)
         table, output = output, None
     if reading.order is not None and method == DEFAULT_METHOD and not several.multi:
-        method = ORDERED_METHOD
+        method = "ordinal-dawid-skene"
     aggregator = cp.make_aggregator(method, use_gold=use_gold)
     if "random_state" in aggregator.get_params():
         aggregator.set_params(random_state=seed)
@@ -145,7 +143,6 @@ def gold_accuracy(result: cp.FitResult, annotations: cp.Annotations) -> float | 
 
 
 def print_summary(result: cp.FitResult, annotations: cp.Annotations, *, folder: Path) -> None:
-    """Print how right the labels are, how often each class was found, and the annotators with the lowest accuracy."""
     import numpy as np
 
     if result.account is not None:
@@ -167,7 +164,7 @@ def print_summary(result: cp.FitResult, annotations: cp.Annotations, *, folder: 
     if accuracy is not None:
         print_table("", ("against gold", "accuracy"), [("items with gold", accuracy)])
     if result.annotator_accuracy is not None:
-        lowest = np.argsort(result.annotator_accuracy, kind="stable")[:N_LOWEST]
+        lowest = np.argsort(result.annotator_accuracy, kind="stable")[:10]
         columns = {"annotator": result.annotators, "annotations": annotations.labels_per_annotator}
         columns["accuracy"] = result.annotator_accuracy
         interval = result.annotator_accuracy_interval()

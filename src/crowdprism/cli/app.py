@@ -84,7 +84,6 @@ class OptionNames:
 
 @cache
 def load_command(name: str) -> Any:
-    """Import a command and make it one of typer."""
     command = getattr(import_module(f"crowdprism.cli.{COMMANDS[name][0]}"), name)
     if not isinstance(command, typer.Typer):
         function, command = command, typer.Typer(add_completion=False, rich_markup_mode="markdown", **HELP)

@@ -32,8 +32,6 @@ VERDICTS = {True: "yes", False: "no", None: "unknown"}
 
 
 class Audited(NamedTuple):
-    """The labels under audit."""
-
     result: cp.FitResult
     annotations: cp.Annotations | None
     files: Sequence[Path]  # of the annotations
@@ -167,7 +165,6 @@ def to_record(plan: AuditPlan, found: AuditResult) -> dict[str, Any]:
 
 
 def print_audit(plan: AuditPlan, found: AuditResult) -> None:
-    """Print the accuracy with its interval, then classes, shares and annotators."""
     share = found.accuracy
     print(
         f"{share.value:.1%} of the {found.n_items} labels are right; {found.level:.0%} interval {share.low:.1%} to "
@@ -196,9 +193,7 @@ def jury(
     files: Files,
     *,
     humans: str | None = typer.Option(None, "--human", help="Annotators who are people, separated by commas."),
-    epsilon: float = typer.Option(
-        0.2, help="Alternative annotator test: 0.2 for experts, 0.15 for trained people, 0.1 for crowd workers."
-    ),
+    epsilon: float = typer.Option(0.2, help="Alternative annotator test: 0.2 experts, 0.15 trained people, 0.1 crowd."),
     output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     seed: int = typer.Option(0, help="Seed of the bootstrap."),
     reading: ReadingOptions,

@@ -30,9 +30,7 @@ HEADINGS = {  # short enough for a terminal of 80 columns
     "stability": "stable",
     "seconds": "seconds",
 }
-TEST_SHARE = 0.25
 METHODS_SHOWN = ("majority-vote", "dawid-skene", "geocrowdnet", "geocrowdnet-f")
-N_LEAST_ACCURATE = 12
 
 
 def compare(
@@ -154,7 +152,7 @@ def annotated_digits(seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, cp.
 
     images, digits = load_digits(return_X_y=True)
     images = images / images.max()
-    X, X_test, y, y_test = train_test_split(images, digits, test_size=TEST_SHARE, random_state=seed, stratify=digits)
+    X, X_test, y, y_test = train_test_split(images, digits, test_size=0.25, random_state=seed, stratify=digits)
     return X, X_test, y_test, demo_annotations(y, seed=seed)
 
 
@@ -184,7 +182,6 @@ def compare_methods(
 
 
 def least_accurate(result: cp.FitResult, annotations: cp.Annotations) -> list[dict[str, Any]]:
-    """The annotators with the lowest estimated accuracy, with the true accuracy."""
     import numpy as np
 
     right = annotations.gold[annotations.item] == annotations.label  # type: ignore[index]
@@ -194,4 +191,4 @@ def least_accurate(result: cp.FitResult, annotations: cp.Annotations) -> list[di
     assert estimate is not None
     columns = {"annotator": annotations.annotators, "annotations": counts}
     columns |= {"estimated accuracy": estimate.round(3), "true accuracy": truth.round(3)}
-    return to_records(columns, np.argsort(estimate, kind="stable")[:N_LEAST_ACCURATE])
+    return to_records(columns, np.argsort(estimate, kind="stable")[:12])

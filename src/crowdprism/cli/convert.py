@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
 
-RESULT_FILE = "result.json"
 HARDLY_ANY, MODERATE = 0.2, 0.5  # of Krippendorff's alpha
 
 
@@ -74,7 +73,7 @@ def convert(
     from crowdprism.formats.write import write_annotations
 
     require_writable(target, inputs=[source, reading.gold_file])
-    if (source / RESULT_FILE).exists():
+    if (source / "result.json").exists():
         result = cp.FitResult.load(source)
         save_tasks(target, labels_as_tasks(result, content.load(result.items.tolist(), result)), to)
         return

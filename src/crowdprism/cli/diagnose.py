@@ -114,7 +114,6 @@ def wrong_gold(items: ItemReport, annotations: cp.Annotations) -> list[dict[str,
 def print_diagnosis(
     result: cp.FitResult, findings: Findings, odd: list[Any], wrong: list[Any], annotations: cp.Annotations
 ) -> None:
-    """Print findings, suspicious annotators, gold that is probably wrong, and suspected copies."""
     from crowdprism.diagnostics.annotator_accounts import copying
     from crowdprism.diagnostics.calibration import calibration_of
 

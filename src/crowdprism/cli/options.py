@@ -31,9 +31,7 @@ VoiceOption = functools.partial(typer.Option, rich_help_panel="Annotators who an
 StoreOption = functools.partial(typer.Option, rich_help_panel="Stores larger than memory")
 DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
-Files = Annotated[
-    list[Path], typer.Argument(help="Annotation files in any format; several are merged. - reads standard input.")
-]
+Files = Annotated[list[Path], typer.Argument(help="Annotation files of any format, merged; - reads standard input.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a run of another kind, and files changed since.")]
 TextColumn = Annotated[
@@ -100,8 +98,6 @@ def expand_groups(command: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How to read annotation files."""
-
     format: str = ReadingOption("auto", "--format", "-f", help="Format of the files; detected by default.")
     item: str | None = ReadingOption(None, help="Column with the item ids.")
     annotator: str | None = ReadingOption(None, help="Column with the annotator ids.")
@@ -122,7 +118,6 @@ class ReadingOptions:
     )
 
     def read(self, files: Sequence[Path]) -> cp.Annotations:
-        """Read annotations and report on standard error what was found."""
         return self.read_with_report(files)[0]
 
     def read_with_report(self, files: Sequence[Path]) -> tuple[cp.Annotations, ReadingReport]:
@@ -166,7 +161,6 @@ def split_names(text: str) -> list[str]:
 
 
 def parse_reading_option(text: str) -> tuple[str, Any]:
-    """Split NAME=VALUE."""
     name, _, value = text.partition("=")
     name = name.strip().replace("-", "_")
     if name not in READING_NAMES or not value:
@@ -205,8 +199,6 @@ def alignment_as_notes() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ThreadOptions:
-    """How many threads to use."""
-
     threads: int | None = DeviceOption(None, help="Processor threads; all by default.")
 
     def apply(self, *, torch: bool = False) -> None:
@@ -224,8 +216,6 @@ class ThreadOptions:
 
 @dataclass(frozen=True)
 class VoiceOptions:
-    """Which annotators count as one."""
-
     one_voice: list[str] | None = VoiceOption(
         None, metavar="NAMES", help="Annotators who answer as one, by commas; counted once. Repeat for more groups."
     )
@@ -242,7 +232,7 @@ class VoiceOptions:
         if not self.one_voice and self.dependence == "auto":
             return
         if "dependence" not in method.get_params():
-            raise InvalidParameterError(f"{method.name} counts everyone; it takes no --one-voice or --dependence.")
+            raise InvalidParameterError(f"{method.name} counts every annotator: omit --one-voice and --dependence.")
         method.set_params(dependence=split_voices(self.one_voice, annotations) if self.one_voice else None)
 
 
@@ -261,15 +251,11 @@ def split_voices(texts: Sequence[str], annotations: cp.Annotations) -> list[list
 
 @dataclass(frozen=True)
 class DeviceOptions(ThreadOptions):
-    """Which device and how many threads to use."""
-
     device: str = DeviceOption("auto", help="auto, cpu, cuda or mps.")
 
 
 @dataclass(frozen=True)
 class FeatureOptions:
-    """Where features of the items come from."""
-
     features: Path | None = FeatureOption(
         None, "--features", "-x", help="Features by item (.npy, .npz, .csv, .tsv, .parquet), or folder of images."
     )

@@ -25,28 +25,22 @@ Page = Annotated[Path | None, typer.Option("--page", help="HTML page to answer o
 
 @dataclass(frozen=True)
 class ContentOptions:
-    """What to show of items."""
-
     content: Annotated[
         Path | None, typer.Option(help="Table with item ids and texts, images or links; else from the annotations.")
     ] = None
     remote_images: Annotated[bool, typer.Option("--remote-images", help="Load images from web addresses.")] = False
 
     def load(
-        self,
-        items: Sequence[Any],
-        result: cp.FitResult,
-        files: Sequence[Path] = (),
-        report: ReadingReport | None = None,
+        self, items: Sequence[Any], result: cp.FitResult, files: Sequence[Path] = (), read: ReadingReport | None = None
     ) -> ItemContent:
         """What to show of these items of a result: from --content, else from the annotation files."""
         from crowdprism.formats.item_content import ItemContent, content_of_files, read_content
 
         if self.content is None:
-            if report is None:
+            if read is None:
                 return ItemContent()
-            used = {*report.columns.values(), *map(str, result.annotators.tolist())}  # annotators: of wide tables
-            return content_of_files(files, items, result.items, item=report.columns.get("item", "item"), used=used)
+            used = {*read.columns.values(), *map(str, result.annotators.tolist())}  # annotators: of wide tables
+            return content_of_files(files, items, result.items, item=read.columns.get("item", "item"), used=used)
         require_exists(self.content)
         found = read_content(self.content, result.items)
         missing = [name for name in items if name not in found.by_item]
@@ -71,7 +65,6 @@ class ContentOptions:
 
 
 def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
-    """Write tasks for an annotation tool, with the configuration that it needs."""
     from crowdprism.formats.tool_tasks import labelling_interface, write_tasks
 
     require_writable(path)

@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 N_SHOWN = 30
 N_RATED = 20
-N_JUDGES = 10
 
 
 def rank(
-    files: list[Path] = typer.Argument(
-        ..., help="Tables or exports with a row per comparison; several are merged. - reads standard input."
-    ),
+    files: list[Path] = typer.Argument(..., help="Tables or exports of comparisons, merged; - reads standard input."),
     *,
     output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     different: str | None = typer.Option(None, metavar="A,B", help="Tell whether these two items really differ."),
@@ -123,7 +120,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     if len(ranking.items) > N_SHOWN:
         print(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
     if ranking.reliability is not None:
-        lowest = ranking.reliability.argsort(kind="stable")[:N_JUDGES]
+        lowest = ranking.reliability.argsort(kind="stable")[:10]
         print_records("Judges, least reliable first", to_records(judge_columns(ranking), lowest))
     if ask:
         print_table("Pairs to ask next", ("first", "second"), [row[:2] for row in ranking.pairs_to_ask(ask)])

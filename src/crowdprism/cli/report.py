@@ -17,9 +17,7 @@ from crowdprism.errors import counted
 
 def report(
     run: Path = typer.Argument(..., help="Run folder written by `aggregate` or `train`."),
-    files: list[Path] | None = typer.Argument(
-        None, help="The annotation files of the run; they add agreement and coverage to the page."
-    ),
+    files: list[Path] | None = typer.Argument(None, help="Annotation files of the run, for agreement and coverage."),
     *,
     output: Path | None = typer.Option(None, "--output", "-o", help="HTML file; by default report.html in the run."),
     page: Page = None,

@@ -13,9 +13,6 @@ from crowdprism.cli.screen import exit_interrupted, print_json, print_table, rem
 if TYPE_CHECKING:
     from crowdprism.experiments import Plan, RowStore, TableResult
 
-DEFAULT_FOLDER = Path("reproduction")
-N_FAILURES_SHOWN = 5
-
 
 def reproduce(
     table: str = typer.Argument("", help="Name of a table, or path of your own TOML file.", show_default=False),
@@ -24,7 +21,7 @@ def reproduce(
     methods: list[str] | None = typer.Option(None, help="Only these methods; separate by commas or repeat."),
     seeds: list[int] | None = typer.Option(None, help="Seeds of the trials; repeat for several."),
     processes: int = typer.Option(1, min=1, help="Fits to run at the same time, one thread each."),
-    output: Path = typer.Option(DEFAULT_FOLDER, "--output", "-o", help="Folder for pages, figures and rows."),
+    output: Path = typer.Option("reproduction", "--output", "-o", help="Folder for pages, figures and rows."),
     rows: Path | None = typer.Option(None, help="File of rows; rows.jsonl in the folder by default."),
     retry: bool = typer.Option(False, "--retry", help="Run failed fits again."),
     report_only: bool = typer.Option(False, "--report-only", help="Write the page from stored rows."),
@@ -65,7 +62,7 @@ def run_plan(plan: Plan, store: RowStore, processes: int, retry: bool) -> None:
     except Interrupted as stop:
         exit_interrupted(f"{stop} The same command continues from {store.path}; --report-only shows what is there.")
     remark(f"{report.n_there} fits were stored before, {report.n_measured} were run, {len(report.failed)} failed.")
-    for row in report.failed[:N_FAILURES_SHOWN]:
+    for row in report.failed[:5]:
         fit = row["fit"]
         remark(f"failed: {fit['data']['dataset']}, {fit['classifier']}, seed {fit['seed']}: {row['reason']}")
 

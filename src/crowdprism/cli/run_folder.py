@@ -23,8 +23,6 @@ FILE_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".html", ".parquet", ".xlsx",
 
 @dataclass(frozen=True)
 class Run:
-    """The content of a run folder."""
-
     result: cp.FitResult
     annotations: cp.Annotations
     classifier: Any = None
@@ -149,7 +147,6 @@ def rounded(values: Any) -> list[float | None]:
 
 
 def cells_of(frame: Any) -> dict[str, list[Any]]:
-    """The columns of a frame, with six digits."""
     return {one.name: rounded(one.fill_null(nan)) if one.dtype.is_float() else one.to_list() for one in frame}
 
 

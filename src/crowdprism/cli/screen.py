@@ -157,7 +157,6 @@ def print_json(record: Any) -> None:
 
 
 def as_json(value: Any) -> Any:
-    """A value as JSON has it."""
     if isinstance(value, Mapping):
         return {str(name): as_json(inner) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChoiceOptions:
-    """Whether answers hold several choices, and which of them are no choice."""
-
     multi: bool = ReadingOption(False, "--multi", help="Answers hold several choices: lists, a|b cells, 0/1 columns.")
     separator: str = ReadingOption("|", help="Between choices in a cell, with --multi.")
     abstain: str | None = ReadingOption(None, help="Answers that no item truly has, such as unsure; they are evidence.")
@@ -49,7 +47,6 @@ class ChoiceOptions:
         force: bool,
         as_json: bool,
     ) -> None:
-        """Read, fit, and print or write the choices of each item."""
         from crowdprism.aggregators.multi_label import fit_choices
         from crowdprism.formats.choices import read_choices_with_report
 

@@ -61,8 +61,6 @@ def sizes_of(store: cp.Shards) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class StoreOptions:
-    """How to work on a store."""
-
     engine: str = StoreOption("local", help="Where to work on a store: local (this machine) or spark.")
     master: str | None = StoreOption(None, help="Address of the Spark cluster, such as spark://host:7077.")
     resume: bool = StoreOption(False, "--resume", help="Go on with a run on a store that was interrupted.")
@@ -95,8 +93,6 @@ def beyond_memory(annotations: cp.Annotations, aggregator: Aggregator) -> bool:
 
 @dataclass(frozen=True)
 class StoreRun:
-    """A run on a store that was written to a folder."""
-
     output: Path
     result: cp.FitResult
     store: cp.Shards
@@ -111,7 +107,6 @@ class StoreRun:
         remark(self.written.sentence(self.output))
 
     def count_labels(self, *, as_json: bool) -> None:
-        """Print how many items have each class as their label."""
         from crowdprism.shards.store_runs import count_labels
 
         result, store = self.result, self.store
@@ -125,7 +120,6 @@ class StoreRun:
             print_table(f"Labels by {result.method}", ("class", "items", "share of items"), rows)
 
     def write_labels(self, table: Path | None) -> None:
-        """Print the labels of all items as CSV, or write them to a file."""
         import polars as pl
 
         columns = cells_of(pl.read_parquet(self.output / "labels" / "*.parquet"))

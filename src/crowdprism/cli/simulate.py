@@ -18,8 +18,6 @@ MACHINE_POOL = 10_000  # most items that machine annotators are trained on
 
 
 class Truth(NamedTuple):
-    """Items to label and their true classes."""
-
     codes: Any  # (n_items,) position of the true class in `classes`
     classes: list[Any]
     items: list[Any]
@@ -38,9 +36,7 @@ def simulate(
     pattern: str = typer.Option("per-item", help="Which annotators label which items; `list` lists all."),
     amount: float | None = typer.Option(None, help="Parameter of the pattern, such as labels per item."),
     copiers: int = typer.Option(0, help="How many annotators copy from others."),
-    machines: int | None = typer.Option(
-        None, help="Use machine annotators trained on the images of --dataset: 1 with experts, 2 without."
-    ),
+    machines: int | None = typer.Option(None, help="Machines trained on the --dataset: 1 with experts, 2 without."),
     item: str = typer.Option("item", help="Column of --truth with the item ids."),
     label: str = typer.Option("label", help="Column of --truth with the true classes."),
     seed: int = typer.Option(0, help="Random seed of true classes, annotators and labels."),
@@ -103,7 +99,6 @@ def truth_of_dataset(dataset: str, n_items: int | None) -> Truth:
 
 
 def read_truth(path: Path, *, item: str, label: str) -> Truth:
-    """Items and true classes of a CSV file."""
     import polars as pl
 
     from crowdprism.annotations.names import encode

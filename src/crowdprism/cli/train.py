@@ -33,9 +33,7 @@ def train(
     files: options.Files,
     *,
     features: options.FeatureOptions,
-    output: Path | None = typer.Option(
-        None, "--output", "-o", help="Run folder for classifier, labels.csv, annotators.csv and report.html."
-    ),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Run folder: classifier, tables, report.html."),
     method: str = options.method_option(DEFAULT_METHOD, options.classifier_names),
     network: str = typer.Option("auto", help="Name of the network; chosen by the features by default."),
     epochs: int | None = typer.Option(None, help="Passes over the data."),
@@ -176,9 +174,7 @@ def predict(
 def load_trained(run: Path) -> Any:
     model = cp.load(run)
     if isinstance(model, cp.FitResult):
-        raise InvalidParameterError(
-            f"{run} holds the result of {model.method}, which has no classifier. Train one with `crowdprism train`."
-        )
+        raise InvalidParameterError(f"{run} holds {model.method}, which has no classifier. Run `crowdprism train`.")
     return model
 
 

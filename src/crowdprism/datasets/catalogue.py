@@ -120,9 +120,7 @@ def find_entry(name: str) -> DatasetEntry:
     raise InvalidParameterError(f"There is no data set {name!r}. {hint}There are {', '.join(known)}.")
 
 
-CHUNK_BYTES = 1 << 18
 BYTES_PER_STEP = 1 << 20  # the bar counts megabytes
-TIMEOUT_SECONDS = 30.0
 ATTEMPTS = 3
 
 
@@ -192,7 +190,7 @@ def _receive(url: str, part: Path, download: Download) -> None:
     if begun:
         headers["Range"] = f"bytes={begun}-"
     try:
-        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT_SECONDS)
+        response = urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=30.0)
     except urllib.error.HTTPError as error:
         error.close()
         if error.code != HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or not begun:
@@ -217,7 +215,7 @@ def _receive(url: str, part: Path, download: Download) -> None:
 def _copy(response: Any, file: Any, bar: Bar) -> int:
     n_bytes = 0
     try:
-        while chunk := response.read(CHUNK_BYTES):
+        while chunk := response.read(1 << 18):
             file.write(chunk)
             bar.advance((n_bytes + len(chunk)) // BYTES_PER_STEP - n_bytes // BYTES_PER_STEP)
             n_bytes += len(chunk)

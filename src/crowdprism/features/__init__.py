@@ -53,10 +53,7 @@ def item_features(
         usual_id = recipe.id_column
         kind = "images" if path.is_dir() else "texts" if text_column else "numbers"
         if recipe.kind != kind:
-            raise InvalidParameterError(
-                f"The model was trained on {KINDS[recipe.kind]}, but {path} is {KINDS[kind]}. "
-                f"Pass {KINDS[recipe.kind]}."
-            )
+            raise InvalidParameterError(f"The model was trained on {KINDS[recipe.kind]}, but {path} is {KINDS[kind]}.")
     if path.is_dir():
         return image_features(path, items=items, other_names=other_names, embedding=embedding)
     if text_column is not None and path.exists():
@@ -76,10 +73,7 @@ def image_features(
     other_names: Mapping[Any, Sequence[str]] | None = None,
     embedding: str = "auto",
 ) -> ItemFeatures:
-    """Features of the images in a folder; parameters as in `item_features`.
-
-    Images that match none of `items` are left out and counted in a remark.
-    """
+    """Features of the images in a folder, as in `item_features`; images of no item are counted in a remark."""
     place = Path(folder)
     chosen, remark = image_embeddings.choose_image_embedding(embedding)
     remarks = [remark]

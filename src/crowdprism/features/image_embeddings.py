@@ -70,12 +70,7 @@ def images_of_items(
 
 
 def match_files(ids: Sequence[Hashable], files: Sequence[PurePosixPath]) -> list[int | None]:
-    """The position of each id's file, or None.
-
-    An id matches a file if it equals the end of the file's path, with or without the suffix: the more folders both
-    name, the better (`photos/a/1.png` matches `a/1.png`, not `b/1.png`). The path of a URL counts as an id, and a whole
-    number matches a stem with leading zeros. An id that matches several files equally well matches none.
-    """
+    """The position of the file whose path ends as the id (most folders first, suffix or not); None if unclear."""
     index: dict[str, int] = {}
     for place, path in enumerate(files):
         number = {str(int(path.stem))} if path.stem.isascii() and path.stem.isdigit() else set()

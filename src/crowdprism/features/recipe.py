@@ -22,7 +22,6 @@ from crowdprism.results.manifest import RunFiles, read_run, require_schema
 RECIPE_FILE, STATE_FILE = "features.json", "features.npz"
 TEXT_FIELDS = ("kind", "embedding", "text_column", "id_column")
 SCHEMA = 1
-CACHE_SUBFOLDER = "embeddings"
 CACHE_VERSION = 1  # raise it when an embedding changes
 
 
@@ -66,7 +65,7 @@ class Recipe:
 def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any]:
     """The array of `make`, from the cache if `what` was embedded before; a cache that fails only costs time."""
     key = hashlib.sha256(json.dumps([CACHE_VERSION, *what], default=str).encode()).hexdigest()
-    path = cache_folder() / CACHE_SUBFOLDER / f"{key[:32]}.npy"
+    path = cache_folder() / "embeddings" / f"{key[:32]}.npy"
     with suppress(OSError, ValueError):
         return np.asarray(np.load(path, allow_pickle=False))
     made = make()

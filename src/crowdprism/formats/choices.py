@@ -37,11 +37,7 @@ def read_choices_with_report(
     repeats: Repeats = "keep",
     **more: Any,
 ) -> tuple[MultiLabelAnnotations, ReadingReport]:
-    """As `read_choices`, and return the account of the reading.
-
-    `classes` lists all choices; `more` is as in `read_annotations`: columns, `include_rejected`, `skip_missing`,
-    `annotator_from`, `encoding`, `max_size`.
-    """
+    """As `read_choices`, with an account; `classes` lists all choices, and `more` is as in `read_annotations`."""
     raw, report = read_files(source, format, ReadingOptions.of(multi=True, **more))
     with decoding(report.files[0]):
         type_text(raw, classes_are_text=True)

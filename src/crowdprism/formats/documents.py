@@ -30,7 +30,6 @@ HEAD_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 22  # a table whose first line is longer than this is no table
 N_SAMPLE = 50
 ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".manifest", ".parquet", ".npy", ".npz", ".zip")
-PICKLES = (".pt", ".pth", ".pkl", ".pickle")
 MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "zip"}
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 UTF8 = ("utf-8", "utf8", "utf-8-sig", "ascii")
@@ -226,7 +225,7 @@ def typed_series(name: str, values: Any) -> pl.Series:
 
 def open_documents(path: Path, options: ReadingOptions) -> list[Document]:
     """A file as a document, an archive as one for each member."""
-    if path.suffix.lower() in PICKLES:
+    if path.suffix.lower() in (".pt", ".pth", ".pkl", ".pickle"):
         raise UnreadableFileError(
             f"{path} is a pickle, which may run code when opened and is never read. Load it where you trust it and "
             "save the arrays with numpy.savez(...), then read the .npz."

@@ -33,11 +33,7 @@ class GoldFile(NamedTuple):
 def read_gold(
     path: str | os.PathLike[str], items: NameArray, classes: NameArray, *, max_size: int | str | None = None
 ) -> GoldFile:
-    """Read the true classes in a file; names that are known become the items and classes meant.
-
-    Columns are found by name (item, task, ...; gold, label, answer, ...), else the first is the item and the second the
-    label. A file without a header works if its first line names a known item. `max_size` is as in `read_annotations`.
-    """
+    """True classes in a file, by usual columns or the first two, header or not; known names become what they mean."""
     source = Path(path)
     if not source.exists():
         raise UnreadableFileError(missing_file(source))

@@ -140,17 +140,13 @@ def image_address(path: Path, folder: Path, pixels: int) -> str:
         kind = IMAGES[path.suffix[1:].lower()]
         data = path.read_bytes() if path.stat().st_size <= MOST_IMAGE_BYTES or find_spec("PIL") else b""
         if kind != "svg+xml" and find_spec("PIL"):
-            kind, data = "jpeg", smaller(data, pixels)
+            from PIL import Image
+
+            made = io.BytesIO()
+            with Image.open(io.BytesIO(data)) as image:
+                image.thumbnail((pixels, pixels))
+                image.convert("RGB").save(made, "JPEG", quality=85)
+            kind, data = "jpeg", made.getvalue()
     except (OSError, ValueError):
         return ""
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}" if data else ""
-
-
-def smaller(data: bytes, pixels: int) -> bytes:
-    from PIL import Image
-
-    with Image.open(io.BytesIO(data)) as image:
-        image.thumbnail((pixels, pixels))
-        made = io.BytesIO()
-        image.convert("RGB").save(made, "JPEG", quality=85)
-    return made.getvalue()

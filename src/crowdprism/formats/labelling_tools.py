@@ -215,9 +215,7 @@ def read_peerannot(document: Document) -> RawAnnotations:
     raw.item_names = list(document.json)
     n_classes = metadata_beside(document).get("n_classes")
     if isinstance(n_classes, int) and n_classes > MOST_CLASSES:
-        raise UnreadableFileError(
-            f"metadata.json beside {document.name} names {n_classes} classes, more than {MOST_CLASSES}. Correct it."
-        )
+        raise UnreadableFileError(f"metadata.json of {document.name} names over {MOST_CLASSES} classes. Correct it.")
     codes = [int(label) if label.isdecimal() and len(label) <= MOST_DIGITS else MOST_CLASSES for label in raw.label]
     if isinstance(n_classes, int) and max(codes, default=0) < n_classes:
         raw.classes = list(range(n_classes))

@@ -21,10 +21,8 @@ from crowdprism.formats.raw_annotations import RawAnnotations
 INPUT, ANSWER = "Input.", "Answer."
 TASK_ANSWERS = "Answer.taskAnswers"
 BOXES = ".*.on"  # stands for a column per box
-TRUE = ("true", "1", "on", "yes")
 TOLOKA_WORKER, STATUS, TASK = "ASSIGNMENT:worker_id", "ASSIGNMENT:status", "ASSIGNMENT:task_id"
 SUBMITTED = "ASSIGNMENT:submitted"
-ANSWERED = ("APPROVED", "SUBMITTED", "")
 UNIT, WORKER, TAINTED = "_unit_id", "_worker_id", "_tainted"
 GOLD_ENDING = "_gold"
 
@@ -126,7 +124,9 @@ def answer(record: dict[str, Any], column: str) -> Any:
         chosen = [
             name.removeprefix(prefix).removesuffix(".on")
             for name, cell in record.items()
-            if name.startswith(prefix) and name.endswith(".on") and str(cell).strip().lower() in TRUE
+            if name.startswith(prefix)
+            and name.endswith(".on")
+            and str(cell).strip().lower() in ("true", "1", "on", "yes")
         ]
         return chosen[0] if len(chosen) == 1 else chosen or None
     cell = record.get(column)
@@ -176,7 +176,7 @@ def read_toloka(document: Document) -> RawAnnotations:
         if record.get(golden):
             raw.add_gold(record[item], record[golden])
         status = str(record.get(STATUS) or "").upper()
-        if status not in ANSWERED and not document.options.include_rejected:
+        if status not in ("APPROVED", "SUBMITTED", "") and not document.options.include_rejected:
             raw.skip(status.lower(), document.place(place))
         elif not record[label]:
             raw.skip("no answer", document.place(place))

@@ -114,10 +114,7 @@ class ReadingReport:
 
 
 class RawAnnotations:
-    """Rows as a file gives them, collected one by one or as whole columns.
-
-    `is_text` says that the file has no types (CSV): ids that all look like whole numbers are then whole numbers.
-    """
+    """Rows as a file gives them; `is_text`: it has no types (CSV), so ids that look like whole numbers become such."""
 
     def __init__(self, columns: Mapping[str, str], *, is_text: bool) -> None:
         self.columns = dict(columns)

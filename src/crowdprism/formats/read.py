@@ -51,11 +51,7 @@ def named_layout(name: str) -> Format:
 
 # In the order in which they are tried: what is most particular first.
 FORMATS: dict[str, Format] = {
-    "numpy": Format(
-        ".npy or .npz: a matrix, or item, annotator and label arrays",
-        wide_tables.matches_arrays,
-        wide_tables.read_arrays,
-    ),
+    "numpy": Format(".npy or .npz: a matrix, or three arrays", wide_tables.matches_arrays, wide_tables.read_arrays),
     "label-studio": Format("Label Studio JSON", label_studio.matches_json, label_studio.read_json),
     "label-studio-min": Format("Label Studio JSON_MIN, CSV or TSV", label_studio.matches_min, label_studio.read_min),
     "prodigy": Format("Prodigy db-out JSON lines", tools.matches_prodigy, tools.read_prodigy),
@@ -66,16 +62,12 @@ FORMATS: dict[str, Format] = {
         "SageMaker Ground Truth consolidation requests", platforms.matches_requests, platforms.read_requests
     ),
     "ground-truth-manifest": Format(
-        "SageMaker Ground Truth output manifest (consolidated labels)",
-        platforms.matches_manifest,
-        platforms.read_manifest,
+        "SageMaker Ground Truth manifest (consolidated labels)", platforms.matches_manifest, platforms.read_manifest
     ),
     "mturk": Format("Mechanical Turk batch results", table_with("HITId", "WorkerId"), platforms.read_mturk),
     "appen": Format("Appen full report of judgments", table_with("_unit_id", "_worker_id"), platforms.read_appen),
     "toloka": Format("Toloka assignments TSV", platforms.matches_toloka, platforms.read_toloka),
-    "peerannot": Format(
-        "JSON {item: {annotator: label}}, as peerannot's answers.json", tools.matches_peerannot, tools.read_peerannot
-    ),
+    "peerannot": Format("JSON {item: {annotator: label}}", tools.matches_peerannot, tools.read_peerannot),
     "cifar10h": Format(
         "CIFAR-10H raw answers", table_with("annotator_id", "chosen_label", "is_attn_check"), tables.read_cifar10h
     ),

@@ -22,7 +22,6 @@ NAMED_LAYOUTS: dict[str, dict[str, str]] = {
 UNFINISHED = ("rejected", "cancelled", "canceled", "draft", "discarded", "skipped", "expired", "returned")
 MISSING_LABELS = ("", "nan", "na", "<na>", "null", "#n/a")
 CIFAR10H_ITEMS = ("cifar10_test_test_idx", "image_filename", "item", "image_id", "image")
-MILLISECONDS = 1000.0
 
 
 def is_tabular(document: Document) -> bool:
@@ -214,7 +213,7 @@ def read_cifar10h(document: Document) -> RawAnnotations:
     if len(checks):
         raw.skip("attention check", document.place(int(checks[0])), len(checks))
     if "duration" in raw.numbers and raw.columns.get("duration") == "reaction_time":
-        raw.numbers["duration"] = raw.numbers["duration"] / MILLISECONDS
+        raw.numbers["duration"] = raw.numbers["duration"] / 1000.0  # to seconds
     return raw
 
 

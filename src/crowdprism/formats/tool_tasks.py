@@ -45,11 +45,7 @@ class TaskList:
 
 
 def write_tasks(tasks: TaskList, path: str | os.PathLike[str], to: str = "auto") -> Path:
-    """Write tasks for a tool: `"label-studio"`, `"argilla"`, `"doccano"`, `"prodigy"` or `"csv"`.
-
-    Suggested labels become predictions (Label Studio), suggestions (Argilla), labels (doccano), accepted options
-    (Prodigy) or a column, with their scores where the tool has a place for them.
-    """
+    """Write tasks, labels as suggestions, for `label-studio`, `argilla`, `doccano`, `prodigy` or as `csv`."""
     target = Path(path)
     name = ("label-studio" if target.suffix.lower() == ".json" else "csv") if to == "auto" else to
     if name not in TOOLS:

@@ -264,9 +264,7 @@ def read_arrays(document: Document) -> RawAnnotations:
 def require_same_length(document: Document, arrays: dict[str, NDArray[Any]]) -> None:
     if len({array.shape for array in arrays.values()}) > 1 or any(array.ndim != 1 for array in arrays.values()):
         listed = ", ".join(f"{name} {list(array.shape)}" for name, array in arrays.items())
-        raise UnreadableFileError(
-            f"{document.name}: arrays that belong together have different shapes: {listed}. Save the file again."
-        )
+        raise UnreadableFileError(f"{document.name}: arrays have different shapes: {listed}. Save it again.")
 
 
 def from_matrix(document: Document, matrix: NDArray[Any], name: str) -> RawAnnotations:

@@ -16,14 +16,13 @@ from crowdprism.annotations.notebook import visible
 from crowdprism.report.charts import draw_all
 from crowdprism.report.report_records import ReportContent
 
-ASSETS = files("crowdprism.report") / "assets"
 # Each could end the script element, open a comment, or (U+2028/9) end a line of JavaScript.
 ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
 @cache
 def asset(name: str) -> str:
-    return (ASSETS / name).read_text(encoding="utf-8")
+    return (files("crowdprism.report") / "assets" / name).read_text(encoding="utf-8")
 
 
 def render(content: ReportContent, *, made: datetime) -> str:

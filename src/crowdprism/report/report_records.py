@@ -39,8 +39,6 @@ class Verdict(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Something to do next, with the command that does it or the section that shows it."""
-
     text: str
     command: str = ""
     link: str = ""
@@ -48,16 +46,12 @@ class Step(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A number with its name, to look at first."""
-
     name: str
     value: str
     remark: str = ""
 
 
 class ClassRow(NamedTuple):
-    """One class: its share of the items and of the given labels."""
-
     name: str
     n_items: int
     item_share: float
@@ -112,8 +106,6 @@ class AnnotatorTable:
 
 
 class CrowdConfusion(NamedTuple):
-    """The mean confusion of all annotators, weighted by the labels they gave; whole percents."""
-
     matrix: Sequence[Sequence[int]] | None
     largest: tuple[Confusion, ...]
 
@@ -140,8 +132,6 @@ class Review(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A named sequence of the fit, one number per step; long ones are thinned."""
-
     name: str
     steps: Sequence[int]
     values: Sequence[float]
@@ -155,8 +145,6 @@ class Reliability(NamedTuple):
 
 
 class Graph(NamedTuple):
-    """Annotators as points, near those with whom they share items."""
-
     names: Sequence[str]
     x: Sequence[float]
     y: Sequence[float]
@@ -176,23 +164,17 @@ class PairTable(NamedTuple):
 
 
 class Agreement(NamedTuple):
-    """Coefficients of agreement with their meaning, and pairs of annotators."""
-
     coefficients: tuple[Figure, ...]
     pairs: PairTable | None
 
 
 class Comparison(NamedTuple):
-    """Methods side by side, best first."""
-
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     note: str
 
 
 class Appendix(NamedTuple):
-    """What is needed to repeat the fit."""
-
     python: str
     command: str
     seed: str

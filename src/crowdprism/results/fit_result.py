@@ -1,7 +1,4 @@
-"""FitResult: what any method learned, and all that reports, diagnostics and the command line see of it.
-
-Saved as a folder: `result.json` (names, parameters, history) and `arrays.npz` (numbers, read without pickle).
-"""
+"""FitResult: what any method learned; saved as `result.json` (names, parameters, history) and `arrays.npz`."""
 
 from __future__ import annotations
 

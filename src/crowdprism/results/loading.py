@@ -51,8 +51,6 @@ Places = list[Annotated[int, Meta(ge=0)]]  # of names
 
 
 class SavedAccount(TypedDict):
-    """The numbers of an `Account` in JSON."""
-
     expected_accuracy: Estimate
     n_gold: Annotated[int, Meta(ge=0)]
     n_more: int
@@ -112,8 +110,7 @@ def account_from(numbers: SavedAccount | None, arrays: Mapping[str, Any]) -> Acc
     expected = numbers["expected_accuracy"]
     if not 0 <= expected.low <= expected.value <= expected.high <= 1:
         raise ValueError(f"the account expects {expected}")
-    confidence = arrays["confidence"]
-    return Account(confidence=confidence, annotators=partial(saved_annotators, arrays), **numbers)
+    return Account(confidence=arrays["confidence"], annotators=partial(saved_annotators, arrays), **numbers)
 
 
 def saved_annotators(arrays: Mapping[str, Any], level: float) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -99,9 +99,7 @@ def parse_manifest(text: bytes, path: Path) -> Manifest:
     except ResultFormatError:
         raise
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ResultFormatError(
-            f"{path} is not a manifest of crowdprism, or is damaged: {type(error).__name__}: {error}. {AGAIN}"
-        ) from error
+        raise ResultFormatError(f"{path} is not a manifest ({type(error).__name__}: {error}). {AGAIN}") from error
 
 
 def require_schema(record: Mapping[str, Any], newest: int, place: Path, *, key: str = "schema") -> None:
@@ -142,9 +140,7 @@ class RunFiles:
         expected, size = self.manifest.files[name].size, os.fstat(file.fileno()).st_size
         if size != expected:
             file.close()
-            raise ResultFormatError(
-                f"{self.folder / name} is damaged: it has {size} bytes, and the manifest says {expected}. {AGAIN}"
-            )
+            raise ResultFormatError(f"{self.folder / name} is damaged: {size} bytes, not {expected}. {AGAIN}")
         return file
 
     def verify(self, name: str, file: BinaryIO) -> None:

@@ -18,10 +18,9 @@ from crowdprism.files import locked, new_token
 from crowdprism.results.manifest import FOLDERS, MANIFEST, STAGING, FileEntry, Manifest, entry_of, read_manifest
 
 LOCK = ".crowdprism.lock"
-DIAGNOSIS_FILES = ("findings.csv", "items.csv")
 RUN_FILES = (  # every name that a run can have, so that a file of somebody else is noticed before the work
     *("result.json", "arrays.npz", "classifier.json", "weights.safetensors", "features.json", "features.npz"),
-    *("choices.json", "labels.csv", "annotators.csv", "report.html", "log.txt", *DIAGNOSIS_FILES),
+    *("choices.json", "labels.csv", "annotators.csv", "report.html", "log.txt", "findings.csv", "items.csv"),
 )
 
 
@@ -34,12 +33,7 @@ def replacing_run(
     inputs: Iterable[str | os.PathLike[str]] = (),
     keep: bool = False,
 ) -> Iterator[Path]:
-    """Yield an empty folder for the files of a run; if the block succeeds, they become the run of `folder`.
-
-    Everything that could stand in the way is refused before the block begins: one of the `inputs` inside the folder;
-    unless `force`, a run of another `kind`, one without a manifest, files of the run that were changed since. With
-    `keep`, the files are added to the run that is there, and only those of the same names are replaced.
-    """
+    """Yield an empty folder whose files become the run (or with `keep` join it) if the block succeeds; refuse first."""
     target = Path(folder)
     require_own_folder(target, inputs)
     with ExitStack() as on_exit:
