@@ -123,11 +123,6 @@ def plot_simplex(rows: Any, *, names: Sequence[str] = ("1", "2", "3"), ax: Axes 
     rows
         (n_points, 3), not negative, divided by their sums: class probabilities of items, or confusions
         (n_annotators, 3, 3), of which the columns are drawn: what a label says about the true class.
-
-    Examples
-    --------
-    >>> len(plot_simplex(np.eye(3)).lines)  # triangle, circle, hull
-    3
     """
     points = np.asarray(rows, dtype=float)
     if points.ndim == 3:

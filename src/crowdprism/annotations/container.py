@@ -363,13 +363,7 @@ class Annotations:
         return frames.csr_table(self)
 
     def to_frame(self, kind: str | None = None) -> Any:
-        """Return a long `"pandas"`, `"polars"`, `"pyarrow"` or `"datasets"` table; by default the kind that came in.
-
-        Examples
-        --------
-        >>> Annotations.from_dense([[0, 1]]).to_frame().columns
-        ['item', 'annotator', 'label']
-        """
+        """Return a long `"pandas"`, `"polars"`, `"pyarrow"` or `"datasets"` table; by default the kind that came in."""
         return frames.long_frame(self, kind or self.frame_kind)
 
     def to_shards(self, folder: Any, *, force: bool = False) -> Any:

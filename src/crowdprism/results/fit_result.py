@@ -263,16 +263,6 @@ class FitResult:
 
         Other files in the folder stay. A classifier or a diagnosis there, and files of a result that were changed
         since, are replaced only with `force`.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from crowdprism.aggregators import make_aggregator
-        >>> from crowdprism.annotations import Annotations
-        >>> result = make_aggregator("majority-vote").fit(Annotations.from_dense([[0, 1], [1, 1]])).result_
-        >>> with tempfile.TemporaryDirectory() as there:
-        ...     FitResult.load(result.save(f"{there}/run")).method
-        'majority-vote'
         """
         with replacing_run(folder, kind="result", force=force) as fresh:
             self.write_into(fresh)
