@@ -71,7 +71,9 @@ def f1(probabilities: np.ndarray, truth: np.ndarray) -> float:
 
 
 def absolute_error(annotations: cp.Annotations, truth: np.ndarray, known: np.ndarray, method: str) -> float:
-    fitted = cp.make_aggregator(method, dependence=None).fit(annotations.with_gold(None))
+    name, _, form = method.partition(", ")
+    likelihood: dict[str, Any] = {"prior_strength": 0.0} if form else {}
+    fitted = cp.make_aggregator(name, dependence=None, **likelihood).fit(annotations.with_gold(None))
     return float(np.abs(fitted.result_.class_probabilities.argmax(axis=1) - truth)[known].mean())
 
 
@@ -85,7 +87,7 @@ def measure_choices() -> dict[str, float]:
 
 
 def measure_ratings() -> dict[str, dict[str, float]]:
-    methods = ("dawid-skene", "ordinal-dawid-skene")
+    methods = ("dawid-skene, maximum likelihood", "dawid-skene", "ordinal-dawid-skene")
     crowds = [ratings(seed) for seed in range(8)]
     everything = np.ones(300, dtype=bool)
     found = {
