@@ -111,13 +111,14 @@ def _encode_text(column: pl.Series) -> tuple[NameArray, NDArray[np.int32]]:
     """Encode many texts. Polars orders text by its UTF-8 bytes, which is Python's order by code points."""
     import polars as pl
 
-    names = column.unique().sort()
+    texts = pl.LazyFrame({"name": column})  # a lazy frame works on all cores, a series on one
+    names = texts.unique().collect()["name"].sort()
     if len(names) <= FEW_NAMES and not names.null_count():
-        codes = column.cast(pl.Enum(names)).to_physical().to_numpy().astype(np.int32)
+        coded = texts.select(code=pl.col("name").cast(pl.Enum(names)).to_physical().cast(pl.Int32))
     else:
-        coded = pl.DataFrame({"name": names, "code": np.arange(len(names), dtype=np.int32)})
-        joined = pl.DataFrame({"name": column}).join(coded, on="name", how="left", maintain_order="left")
-        codes = joined["code"].to_numpy()
+        place = pl.LazyFrame({"name": names, "code": np.arange(len(names), dtype=np.int32)})
+        coded = texts.join(place, on="name", how="left", maintain_order="left").select("code")
+    codes = coded.collect(engine="streaming")["code"].to_numpy()
     array = np.empty(len(names), dtype=object)
     array[:] = names.to_list()
     array.flags.writeable = False

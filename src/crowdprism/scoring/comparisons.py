@@ -154,7 +154,11 @@ def _outcomes(
     """(n,) code of each outcome; the name of one of the two items, else a word."""
     winner = columns["winner"]
     if all(is_text_column(columns[role]) for role in ("left", "right", "winner")):
-        is_left, is_right = ((winner == columns[role]).to_numpy() for role in ("left", "right"))
+        import polars as pl
+
+        sides = pl.DataFrame([columns[role].alias(role) for role in ("left", "right")])
+        same = sides.select(pl.all() == winner)
+        is_left, is_right = (same[role].to_numpy() for role in ("left", "right"))
     else:
         names, code = encode(winner)
         item = positions(items, names)[code]
