@@ -98,8 +98,8 @@ def test_gold_goes_into_a_store_from_a_column_or_a_file(labels: Path, tmp_path: 
         (["aggregate", "STORE"], "written to a folder"),
         (["aggregate", "STORE", "-o", "RUN", "-m", "kos"], "kos cannot work on a store"),
         (["aggregate", "STORE", "-o", "RUN", "--engine", "dask"], "local or spark"),
-        (["aggregate", "STORE", "-o", "RUN", "--one-voice", "0,1"], "needs annotations in memory"),
-        (["aggregate", "LABELS", "--resume"], "are for stores"),
+        (["aggregate", "STORE", "-o", "RUN", "--one-voice", "0,1"], "does not work on a store"),
+        (["aggregate", "LABELS", "--resume"], "need a store"),
         (["aggregate", "BROKEN", "-o", "RUN"], "not a finished store"),
         (
             ["aggregate", "STORE", "-o", "RUN", "--engine", "spark", "--master", "spark://127.0.0.1:1"],
