@@ -17,7 +17,7 @@ DASHED = "4 3"
 MOST_BARS = 30
 MOST_POINTS = 600
 MOST_INTERVALS = 80
-MOST_NODE_NAMES = 10  # more would cover each other
+MOST_NODE_NAMES = 16  # more would cover each other
 LONGEST_NAME = 16  # letters
 WIDE_RANGE = 20  # counts that differ by more than this factor are drawn on a logarithmic axis
 
