@@ -24,7 +24,7 @@ from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.scoring.comparisons import LEFT, RIGHT, SKIPPED, TIE, Comparisons
 from crowdprism.scoring.known_winners import KnownWinners
-from crowdprism.scoring.many_items import SparseInformation, laplacian, sparse_quadratic
+from crowdprism.scoring.many_items import SparseInformation, sparse_quadratic
 
 N_OUTCOMES = 3
 MAX_KEYS_COUNTED = 2**24
@@ -148,7 +148,9 @@ def quadratic(pairs: Pairs, by_d: FloatArray, cross: FloatArray, by_tie: float) 
         edges = np.stack([net(pairs, by_d), net(pairs, cross)], axis=1)
         return sparse_quadratic(pairs.left, pairs.right, by_d, edges, by_tie)
     table = np.zeros((size + 2, size + 2))
-    table[:size, :size] = laplacian(pairs.left, pairs.right, by_d, size).toarray()
+    between = sums_by(pairs.left * size + pairs.right, by_d, size * size).reshape(size, size)
+    between = between + between.T
+    table[:size, :size] = np.diag(between.sum(axis=1)) - between
     table[: size + 1, size] = table[size, : size + 1] = net(pairs, by_d)
     table[: size + 1, size + 1] = table[size + 1, : size + 1] = net(pairs, cross)
     table[size + 1, size + 1] = by_tie

@@ -197,7 +197,7 @@ def _outcomes(
         names, code = encode(winner)
         item = positions(items, names)[code]
         is_left, is_right = item == left, item == right
-    found = np.where(is_left, LEFT, RIGHT).astype(np.int8)
+    found = (~is_left).astype(np.int8)  # LEFT or RIGHT
     rest = np.flatnonzero(~(is_left | is_right))
     if not len(rest):
         return found

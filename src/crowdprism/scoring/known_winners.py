@@ -45,7 +45,9 @@ class KnownWinners:
         return sums_by(self.first, by_d, len(theta)) - sums_by(self.second, by_d, len(theta))
 
     def information(self, theta: FloatArray) -> Any:
-        """Sparse (n, n) for the n entries of theta, whose first are the scores."""
+        """Sparse (n, n) for the n entries of theta, whose first are the scores; 0 without known pairs."""
+        if not len(self):
+            return 0
         p = logistic(self._steep(theta))
         return laplacian(self.first, self.second, SHARPNESS**2 * p * (1 - p), len(theta))
 
