@@ -105,6 +105,9 @@ def test_bad_rows_are_refused_with_their_place(run, pairs: Path, rows: str, mess
 def test_skipped_rows_are_counted(run, pairs: Path) -> None:
     (pairs / "gaps.csv").write_text("left,right,winner,annotator\nx,y,x,ann\nx,y,,ann\n")
     assert "left out 1 comparison without a winner" in run("rank", "gaps.csv", "--skip-missing").err
+    (pairs / "unsure.csv").write_text("left,right,winner,annotator\nx,y,x,ann\nx,y,Unsure ,ann\nx,y,n/a,bob\n")
+    assert "neither item of their comparison" in " ".join(run("rank", "unsure.csv").err.split())
+    assert "left out 2 comparisons without a winner" in run("rank", "unsure.csv", "--skip-label", "unsure,N/A").err
 
 
 # -- rate

@@ -34,6 +34,7 @@ def rank(
     group: str | None = ReadingOption(None, help="Column with the group of the judge."),
     gold: str | None = ReadingOption(None, help="Column with the winner where it is known."),
     gold_file: Path | None = ReadingOption(None, help="Table of known winners, with columns left, right and winner."),
+    skip_label: str | None = ReadingOption(None, help="Answers that name no winner, such as unsure,N/A; left out."),
     skip_missing: bool = ReadingOption(False, "--skip-missing", help="Leave out comparisons without a winner."),
     max_size: str | None = ReadingOption(None, help="Most bytes of one file, such as 8GB."),
     position_bias: bool = typer.Option(True, "--position/--no-position", help="Correct for a preference of the left."),
@@ -45,6 +46,7 @@ def rank(
     Example: `crowdprism rank pairs.csv -o ranking.html`
     """
     from crowdprism.formats.comparison_files import read_comparisons
+    from crowdprism.formats.raw_annotations import folded
     from crowdprism.scoring import Comparisons
     from crowdprism.scoring import rank as rank_items
 
@@ -54,7 +56,10 @@ def rank(
         found = read_comparisons(paths, max_size=max_size, gold=gold, **columns)
     for line in found.lines:
         remark(line)
-    data = Comparisons.from_columns(**found.columns, skip_missing=skip_missing)
+    if skip_label is not None:
+        no_winner = set(map(folded, split_names(skip_label)))
+        found.columns["winner"] = [None if folded(one) in no_winner else one for one in found.columns["winner"]]
+    data = Comparisons.from_columns(**found.columns, skip_missing=skip_missing or skip_label is not None)
     if data.n_skipped:
         remark(f"left out {counted(data.n_skipped, 'comparison')} without a winner")
     if gold_file is not None:

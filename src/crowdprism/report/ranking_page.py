@@ -38,7 +38,7 @@ def ranking_lines(ranking: Ranking) -> Iterator[str]:
             listed = ", ".join(map(str, ranking.judges[worst[:5]]))
             yield f"Judges whose answers say little about the items: {listed}."
     if ranking.gold_accuracy is not None:
-        yield f"Without gold, the ranking puts the known winner first in {ranking.gold_accuracy} of pairs."
+        yield f"Without gold, the ranking puts the known winner first in {ranking.gold_accuracy} of known pairs."
     answers, right = ranking.known_answers, ranking.known_right
     if answers.any():
         least = int(np.argmin((right + 1) / (answers + 2)))

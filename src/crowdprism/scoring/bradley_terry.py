@@ -240,8 +240,11 @@ class JudgedAnswers:
 
 
 def habits(sides: FloatArray, pairs: Pairs) -> FloatArray:
-    """(n_judges, outcome) answers by habit; ties come at the crowd's rate, or habits would explain all of them."""
-    tie = float(pairs.row_count[pairs.row_outcome == TIE].sum() / pairs.row_count.sum())
+    """(n_judges, outcome) answers by habit; ties come at the crowd's rate, or habits would explain all of them.
+
+    One answer more, which is no tie, keeps sides possible where all answers are ties.
+    """
+    tie = float(pairs.row_count[pairs.row_outcome == TIE].sum() / (pairs.row_count.sum() + HABIT))
     return np.concatenate([sides * (1 - tie), np.full((len(sides), 1), tie)], axis=1)
 
 

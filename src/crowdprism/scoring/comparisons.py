@@ -209,7 +209,8 @@ def _outcomes(
             f"{rest[np.argmax(missing)]} (from 0).",
             remedy="Pass {skip_missing:True} to leave them out, or write ties as `tie`.",
         )
-    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()], dtype=np.int8)
+    meant = [WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()]
+    word = np.where(positions(items, distinct) < 0, meant, SKIPPED).astype(np.int8)  # another item's name is no word
     found[rest] = np.where(missing, SKIPPED, word[code])
     wrong = (found[rest] == SKIPPED) & ~missing
     if wrong.any():
