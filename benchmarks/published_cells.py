@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdprism.experiments import Cell, Method, Study, TableResult, load_study, make_plan, summarize
-from crowdprism.experiments.fits import Measured, RowStore, difference, distance_from_published
+from crowdprism.experiments.fits import FAILED, Measured, RowStore, difference, distance_from_published
 
 HERE = Path(__file__).parent
 ROWS = HERE / "results" / "experiments" / "rows.jsonl"
@@ -174,6 +174,10 @@ def counts() -> str:
 
     old = [one for one in run if one.protocol == "before"]
     lines = [
+        [
+            "training runs stored",
+            f"{len(rows())}, {sum(row['status'] == FAILED for row in rows().values())} of them failed",
+        ],
         ["published numbers", str(len(every))],
         ["run here", f"{len(run)}{tables(run)}"],
         ["not run", f"{len(every) - len(run)}{tables([one for one in every if one.ours is None])}"],
@@ -193,7 +197,7 @@ def cells_block(name: str, columns: list[str], forced: str) -> str:
     heads, lines = ["method"], []
     for column, protocol in zip(columns, protocols, strict=True):
         told = "" if protocol == "mended" else ", before the mends"
-        heads += [f"{study.cell(column).title}{told}: {what}" for what in ("published", "measured", "distance")]
+        heads += [f"{study.cell(column).title}{told}: published", "measured", "distance"]
     for method in study.methods:
         if method.variant_of:
             continue
