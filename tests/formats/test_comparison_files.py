@@ -28,6 +28,7 @@ def test_an_arena_log_is_read(tmp_path: Path) -> None:
         "winner": ["model_a", "tie"],
         "judge": ["expert_1", "expert_2"],
         "group": None,
+        "gold": None,
     }
 
 
@@ -44,9 +45,18 @@ def test_label_studio_pairwise_is_read_without_cancelled_answers(tmp_path: Path)
     found = listed(path)
     assert (found["left"], found["right"], found["winner"], found["judge"]) == (["x"], ["y"], ["right"], [3])
     path.write_text(json.dumps([{**task, "data": {"one": "x", "two": "y", "three": "z"}}]))
-    with pytest.raises(UnreadableFileError, match="task 0 does not show which two of 'one', 'two', 'three' were compared"):
+    with pytest.raises(UnreadableFileError, match="task 0 does not show which two of 'one', 'two', 'three'"):
         read_comparisons(path)
     assert listed(path, left="three", right="one")["left"] == ["z"]
+
+
+def test_ground_truth_of_label_studio_is_the_known_winner_and_no_answer(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    task = {"id": 1, "data": {"model_a": "x", "model_b": "y"}}
+    answers = [pairwise("right"), pairwise("left", ground_truth=True)]
+    path.write_text(json.dumps([{**task, "annotations": answers}, {**task, "annotations": [pairwise("left")]}]))
+    found = listed(path)
+    assert (found["winner"], found["gold"]) == (["right", "left"], ["left", None])
 
 
 @pytest.mark.parametrize("flat", [False, True])
