@@ -10,7 +10,7 @@ import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_table, remark, to_records
+from crowdprism.cli.screen import print_json, print_lines, print_records, print_table, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
 from crowdprism.files import write_whole
 
@@ -50,7 +50,7 @@ def rank(
     from crowdprism.scoring import Comparisons
     from crowdprism.scoring import rank as rank_items
 
-    require_writable(output, [*files, gold_file])
+    require_writable(output)
     columns: dict[str, Any] = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group}
     with standard_input_as_file(files) as paths:
         found = read_comparisons(paths, max_size=max_size, gold=gold, **columns)
@@ -136,7 +136,7 @@ def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
 def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
-    print("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
+    print_lines(*([str(pair)] if pair is not None else ranking_lines(ranking)))
     items = to_records(ranking.columns(), slice(N_SHOWN))
     shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
     print_table(
@@ -167,13 +167,13 @@ def rate(
     from crowdprism.report.ranking_page import rating_lines, ratings_page
     from crowdprism.scoring import rate as rate_items
 
-    require_writable(output, files)
+    require_writable(output)
     result = rate_items(reading.read(files))
     items, people = to_records(result.item_columns()), to_records(result.annotator_columns())
     if json:
         print_json({"icc": result.icc, "items": items, "annotators": people, "warnings": result.warnings})
     else:
-        print("\n".join(rating_lines(result)))
+        print_lines(*rating_lines(result))
         best = sorted(items, key=lambda row: -row["score"])[:N_RATED]
         print_records("Items with the highest scores", best)
         print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_RATED])

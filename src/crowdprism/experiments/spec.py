@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +23,18 @@ from crowdprism.errors import InvalidParameterError
 Parameters = Mapping[str, Any]
 Grid = Mapping[str, Annotated[tuple[Any, ...], Meta(min_length=1)]]
 Record = TypeVar("Record")
+FileName = Annotated[str, Meta(pattern=r"\A\w[\w. -]*\Z")]  # without separators: pages and figures are named by it
+Parts = list[dict[str, Any]]
+Named = dict[str, dict[str, Any]]
+
+
+# A specification as TOML, before its parts are read.
+class Shape(TypedDict, total=False):
+    cells: Parts
+    deviations: Parts
+    methods: Named
+    budgets: Named
+    published: Named
 
 
 @dataclass(frozen=True)
@@ -66,7 +78,7 @@ class Data:
 class Cell:
     """A column of the table; `parameters` apply to every classifier in it, such as the network."""
 
-    name: str
+    name: FileName
     title: str
     data: Data
     parameters: Parameters = field(default_factory=dict)
@@ -128,7 +140,7 @@ class Published:
 class Study:
     """A whole table; its `figure` is test accuracy in per cent, or the error of the confusion matrices."""
 
-    name: str
+    name: FileName
     title: str
     source: str
     cells: tuple[Cell, ...]
@@ -179,8 +191,8 @@ def load_study(name: str) -> Study:
     if name.endswith(".toml"):
         try:
             return read_study(Path(name).read_text(encoding="utf-8"), where=name)
-        except OSError as error:
-            raise InvalidParameterError(f"The specification {name} cannot be read: {error.strerror}.") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidParameterError(f"The specification {name} cannot be read: {error}.") from error
     chosen = next((one for one in study_names() if one.lower() == name.lower()), None)
     if chosen is None:
         raise InvalidParameterError(
@@ -206,8 +218,9 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
     """Read a specification; an unknown key, cell or method is an error that lists the known ones."""
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidParameterError(f"{where} is not valid TOML: {error}.") from error
+        msgspec.convert(raw, Shape)
+    except (tomllib.TOMLDecodeError, RecursionError, msgspec.ValidationError) as error:
+        raise InvalidParameterError(f"{where} is not valid TOML, or not that of a study: {error}.") from error
     for part in ("cells", "methods", "budgets"):
         if not raw.get(part):
             raise InvalidParameterError(f"{where} has no {part}; a study needs cells, methods and budgets.")
