@@ -80,10 +80,8 @@ class Comparisons:
             Leave out rows without a winner (they are counted) instead of stopping.
         """
         columns = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group, "gold": gold}
-        sizes = {name: len(column) for name, column in columns.items() if column is not None}
-        if len(set(sizes.values())) > 1:
-            raise InvalidAnnotationsError(f"The columns have different lengths: {sizes}.")
-        if not sizes["left"]:
+        checks.require([checks.check_lengths(columns)])
+        if not len(left):
             raise InvalidAnnotationsError("There is no comparison. Check that the file holds the answers.")
         columns = {name: None if column is None else _column(column) for name, column in columns.items()}
         checks.require(checks.check_hashable(one, role) for role, one in columns.items() if one is not None)
