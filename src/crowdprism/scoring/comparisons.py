@@ -87,14 +87,12 @@ class Comparisons:
         checks.require(checks.check_hashable(one, role) for role, one in columns.items() if one is not None)
         items, codes = encode(_end_to_end(columns["left"], columns["right"]))
         first, second = np.split(codes, 2)
-        _require_names(items)
         _require_two_items(items, first, second)
         outcome = _outcomes(columns, items, first, second, skip_missing=skip_missing)
         judges, by = encode([NOBODY] if judge is None else columns["judge"])
         by = np.zeros(len(first), np.int64) if judge is None else by
         groups, member = (None, None) if group is None else encode(columns["group"])
-        for names in (judges, groups):
-            _require_names([] if names is None else names)
+        _require_names([*items, *judges, *(() if groups is None else groups)])
         kept = outcome != SKIPPED
         if not kept.any():
             raise InvalidAnnotationsError(f"None of the {len(kept)} comparisons has a winner. Write ties as `tie`.")
