@@ -51,6 +51,7 @@ TABLES := T2 T1 T3 T4 T5 T6 T1-resnet18 confusions
 experiments: .venv/.test  ## the long studies behind docs/results; published tables first, resumable (CROWDPRISM_DATA)
 	for table in $(TABLES); do $(BIN)/crowdprism reproduce $$table --budget cpu --processes 2 -o docs/results \
 		--rows benchmarks/results/experiments/rows.jsonl || exit; done
+	$(BIN)/python benchmarks/published_cells.py
 	$(BIN)/python benchmarks/run_all.py --studies
 
 experiments-human: .venv/.test  ## every classifier on LabelMe and Music (CROWDPRISM_DATA), resumable; docs/results/human.md

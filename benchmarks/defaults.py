@@ -6,12 +6,14 @@ Rows go to results/defaults.jsonl: test accuracy, calibration error of the proba
 seconds. Sets without a test split are split by seed, three quarters to train. `before-auto`: features standardized one
 by one, no input noise, probabilities as they come. Only the methods named `true` see clean labels. The peers cleanlab
 (`crowdlab`) and scikit-activeml (`ska-*`) are installed beside crowdprism by `pip install -r
-benchmarks/feature_peers.txt`; `--table` prints the rows that are there and runs nothing.
+benchmarks/feature_peers.txt`. `--table` runs nothing, prints the rows that are there, and renews the tables of
+docs/results/defaults.md.
 """
 
 from __future__ import annotations
 
 import argparse
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -30,6 +32,7 @@ from honesty import calibration_error
 from resumable import Job, Row, key_of, measure, read_rows
 
 ROWS = Path(__file__).parent / "results" / "defaults.jsonl"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "defaults.md"
 BEFORE = {"standardize": True, "input_noise": 0.0, "temperature": 1.0, "weight_decay": 5e-3}
 PENALTIES = tuple(10.0**power for power in range(-4, 2))  # C of logistic regression
 N_FOLDS = 5  # of the regression whose predictions CROWDLAB weighs against the annotators
@@ -171,6 +174,31 @@ METHODS: dict[str, Callable[..., NDArray[np.float64]]] = {
     "ska-crowdlayer": activeml("CrowdLayerClassifier"),
     "lr-true": regression("true"),
 }
+HEADS = {
+    "before-auto": "before",
+    "five-heads": "five heads",
+    "lr-true": "regression on true labels",
+    "lr-votes": "votes",
+    "lr-soft": "soft votes",
+    "lr-ds": "Dawid-Skene labels",
+    "crowdlab": "CROWDLAB",
+    "ska-annot-mix": "annot-mix",
+    "ska-crowdlayer": "CrowdLayer",
+}
+TITLES = {
+    "labelme_vgg": "LabelMe, 512 VGG-16 averages",
+    "labelme_eff": "LabelMe, 1280 EfficientNet-Lite0",
+    "music": "Music, 124 audio features",
+    "sentiment": "sentiment polarity, 1500 items",
+    "amazon": "Amazon reviews",
+    "movie": "film reviews, three classes",
+    "cifar10s": "CIFAR-10S",
+    "cifar10h": "CIFAR-10H, 3 labels per image",
+    "cifar10n": "CIFAR-10N, 1500 images",
+    "sim_longtail": "simulated, long tail",
+    "sim_one_label": "simulated, one label per item",
+    "sim_pair_flips": "simulated, pair flips",
+}
 PEERS = ("crowdlab", "ska-annot-mix", "ska-crowdlayer")  # what they refuse is kept as a row with the reason
 
 
@@ -195,24 +223,67 @@ def run(job: Job) -> Row:
     return {"job": job, **{name: round(value, 2) for name, value in figures.items()}}
 
 
-def print_table(rows: list[Row], sets: list[str], methods: list[str]) -> None:
+def figures(rows: list[Row], set_name: str, method: str) -> list[tuple[float, float]]:
+    """Accuracy and calibration error of each seed."""
+    own = [row for row in rows if (row["job"]["set"], row["job"]["method"]) == (set_name, method)]
+    return [(row["accuracy"], row["error"]) for row in own if "failed" not in row]
+
+
+def table(rows: list[Row], sets: list[str], methods: list[str]) -> str:
     """Mean accuracy / calibration error by set and method, with the number of seeds, and the means over sets."""
-    print("| set | " + " | ".join(methods) + " |\n|---" + "|---" * len(methods) + "|")
-    every: dict[str, list[tuple[float, float]]] = {name: [] for name in methods}
+    lines = [["set", *(HEADS.get(method, method) for method in methods)], ["---"] * (len(methods) + 1)]
+    every: dict[str, list[NDArray[np.float64]]] = {name: [] for name in methods}
     for name in sets:
-        cells = []
+        line = [TITLES[name]]
         for method in methods:
-            own = [row for row in rows if row["job"]["set"] == name and row["job"]["method"] == method]
-            own = [row for row in own if "failed" not in row]
+            own = figures(rows, name, method)
             if own:
-                accuracy, error = (float(np.mean([row[key] for row in own])) for key in ("accuracy", "error"))
-                every[method].append((accuracy, error))
-                cells.append(f"{accuracy:.1f} / {error:.1f} ({len(own)})")
-            else:
-                cells.append("")
-        print(f"| {name} | " + " | ".join(cells) + " |")
-    means = [np.mean(every[method], axis=0) if len(every[method]) == len(sets) else None for method in methods]
-    print("| mean | " + " | ".join("" if one is None else f"{one[0]:.1f} / {one[1]:.1f}" for one in means) + " |")
+                every[method].append(np.mean(own, axis=0))
+            there = any((row["job"]["set"], row["job"]["method"]) == (name, method) for row in rows)
+            absent = "refused" if there else ""
+            line.append("{:.1f} / {:.1f} ({})".format(*every[method][-1], len(own)) if own else absent)
+        lines.append(line)
+    means = []
+    for found in every.values():
+        told = "{:.1f} / {:.1f}".format(*np.mean(found, axis=0)) if found else ""
+        means.append(told if len(found) in (0, len(sets)) else f"{told} of {len(found)}")
+    lines.append(["mean", *means])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def targets(rows: list[Row]) -> str:
+    """The default beside what was before: the figures that its targets are about."""
+    means = {
+        method: np.array([np.mean(figures(rows, name, method), axis=0) for name in SETS if figures(rows, name, method)])
+        for method in ("before-auto", "default")
+    }
+    if any(len(found) < len(SETS) for found in means.values()):
+        return "Some sets are missing.\n"
+    gain = (means["default"] - means["before-auto"])[:, 0]
+    worst = list(SETS)[int(gain.argmin())]
+    seconds = [float(np.mean([row["seconds"] for row in rows if row["job"]["method"] == method])) for method in means]
+    lines = [
+        ["", "measured", "target"],
+        ["---"] * 3,
+        ["mean accuracy above before, points", f"{gain.mean():+.2f}", "at least 2"],
+        ["mean calibration error", f"{means['default'][:, 1].mean():.2f}", "at most 6"],
+        ["largest loss of a set, points", f"{-gain.min():.2f} ({TITLES[worst]})", "at most 1.5"],
+        ["processor seconds of a fit, before and default", f"{seconds[0]:.1f} and {seconds[1]:.1f}", ""],
+    ]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def renew_page(rows: list[Row]) -> None:
+    """Renew the blocks of the page between `<!-- table methods -->` or `<!-- targets -->` and `<!-- end -->`."""
+
+    def block(match: re.Match[str]) -> str:
+        words = match[2].split()
+        text = targets(rows) if words[0] == "targets" else table(rows, list(SETS), words[1:])
+        return f"{match[1]}\n{text}\n<!-- end -->"
+
+    text = PAGE.read_text(encoding="utf-8")
+    blocks = r"(<!-- ((?:table|targets)[^>]*?) -->\n).*?<!-- end -->"
+    PAGE.write_text(re.sub(blocks, block, text, flags=re.DOTALL), encoding="utf-8")
 
 
 def main() -> None:
@@ -230,7 +301,9 @@ def main() -> None:
         rows = [done[key_of(job)] for job in jobs if key_of(job) in done]
     else:
         rows = measure(jobs, run, ROWS, processes=a.processes)
-    print_table(rows, a.sets, a.methods)
+    print(table(rows, a.sets, a.methods), targets(rows), sep="\n")
+    if a.table:
+        renew_page(rows)
 
 
 if __name__ == "__main__":

@@ -57,23 +57,23 @@ class Twin:
 
 MACE_SETTINGS = {"habit_prior": 10.0, "tolerance": 0.0}
 TWINS = [
-    Twin("MajorityVote", "majority-vote", note="Ties are split on both sides."),
+    Twin("MajorityVote", "majority-vote", {"dependence": None}, note="Ties are split on both sides."),
     Twin(
         "Wawa",
         "weighted-vote",
-        {"ties": "lowest"},
+        {"ties": "lowest", "dependence": None},
         note="By default ours counts tied answers by equal parts; crowd-kit takes the lowest label.",
     ),
     Twin(
         "ZeroBasedSkill",
         "weighted-vote",
-        {"iterations": 100, "tolerance": 0.0, "ties": "lowest"},
+        {"iterations": 100, "tolerance": 0.0, "ties": "lowest", "dependence": None},
         note="As for Wawa.",
     ),
     Twin(
         "DawidSkene",
         "dawid-skene",
-        {"prior_strength": 0.0, "tolerance": 0.0},
+        {"prior_strength": 0.0, "prior": "crowd", "dependence": None, "tolerance": 0.0},
         {"n_iter": 100},
         same_iterations=True,
         rule="Counts below 1e-10 are raised to it, so that a confusion row without any count is even over the labels "

@@ -134,11 +134,23 @@ def test_auto_takes_f_for_balanced_votes_w_for_many_annotators_and_none_for_imba
         assert quick(epochs=1).fit(X, table).result_.method == expected
 
 
-def test_f_on_imbalanced_votes_warns() -> None:
-    table = (np.arange(100)[:, None] % 20 == 0).astype(int)
-    with pytest.warns(CrowdprismWarning, match=r"class 1 has 5.0% of the votes"):
-        model = quick(regularizer="F", epochs=1).fit(np.random.default_rng(0).normal(size=(100, 3)), table)
+@pytest.mark.parametrize(
+    ("name", "way_out"),
+    [
+        ("geocrowdnet-f", {"regularizer": "auto"}),
+        ("coinnet", {"strength": 0.0}),
+        ("max-mig", {"prior": "votes"}),
+    ],
+)
+def test_what_evens_out_predictions_warns_on_imbalanced_votes_and_names_a_way_out(
+    name: str, way_out: dict[str, Any]
+) -> None:
+    table = np.repeat(np.arange(100)[:, None] % 20 == 0, 2, axis=1).astype(int)
+    X = np.random.default_rng(0).normal(size=(100, 3))
+    with pytest.warns(CrowdprismWarning, match=rf"class 1 has 5.0% of the votes.*Use {next(iter(way_out))}="):
+        model = make_classifier(name, epochs=1, **crowds.PLAIN).fit(X, table)
     assert "imbalanced" in model.result_.warnings[0]
+    assert not make_classifier(name, epochs=1, **crowds.PLAIN, **way_out).fit(X, table).result_.warnings
 
 
 @pytest.mark.parametrize(

@@ -154,8 +154,8 @@ class CoupledView(AggNet):
     """Train a network on what annotators agree on, judge annotators by the network, and widen both step by step.
 
     Li, Zhang, Zeng, Xu, Xie and Ding, "Coupled-view deep classifier learning from multiple noisy annotators", AAAI
-    2020. Unlike `AggNet`, features do not enter the targets: the two views stay apart and correct each other on items
-    of small loss, whose share grows from `first_share` to all.
+    2020, without its second network and class weights. Unlike in `AggNet`, features do not enter the targets: the two
+    views stay apart and correct each other on items of small loss, whose share grows from `first_share` to all.
 
     Parameters
     ----------

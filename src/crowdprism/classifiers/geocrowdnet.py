@@ -269,9 +269,9 @@ class GaussianProcess(CrowdClassifier):
     """Classify by a sparse variational Gaussian process, with a confusion matrix for every annotator.
 
     Rodrigues, Pereira and Ribeiro, "Gaussian process classification and active learning with multiple annotators", ICML
-    2014; here for several classes, variational and sparse (Hensman, Matthews and Ghahramani 2015), so that the cost of
-    a step follows the batch and not the cube of the items. For few items with few features, and where doubt far from
-    all items matters.
+    2014; here for several classes, variational and sparse (Hensman, Matthews and Ghahramani 2015): the values at fixed
+    inducing items are independent in the approximation, and a step costs what its batch does, not the cube of the
+    items. For few items with few features, and where doubt far from all items matters.
 
     Parameters
     ----------

@@ -23,7 +23,6 @@ from crowdprism.experiments.spec import Budget, Cell, Data, Method, Published, S
 Row = dict[str, Any]
 ROW_START = b'{"fit": {'
 DONE, FAILED = "done", "failed"
-CELL_CHANGES = ("data", "parameters")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def require_names(wanted: Sequence[str], known: Mapping[str, Any], study: Study,
 
 def change_cell(cell: Cell, budget: Budget) -> Cell:
     changes = budget.changes.get(cell.name, {})
-    require_known(changes, CELL_CHANGES, f"Budget {budget.name} changes", f" of cell {cell.name}; it can change")
+    require_known(changes, ("data", "parameters"), f"Budget {budget.name} changes", f" of {cell.name}; it can change")
     data = spec.change_data(cell.data, changes.get("data", {}), f"budget {budget.name}, cell {cell.name}")
     return replace(cell, data=data, parameters={**cell.parameters, **changes.get("parameters", {})})
 

@@ -5,5 +5,6 @@ from __future__ import annotations
 from crowdprism.scoring.comparisons import Comparisons
 from crowdprism.scoring.gaussian_ratings import RatingResult, rate
 from crowdprism.scoring.ranking import Ranking, rank
+from crowdprism.scoring.rating_regression import RatingRegression
 
-__all__ = ["Comparisons", "Ranking", "RatingResult", "rank", "rate"]
+__all__ = ["Comparisons", "Ranking", "RatingRegression", "RatingResult", "rank", "rate"]
