@@ -29,6 +29,7 @@ from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.scoring import Comparisons
 from measured import RESULTS, store
 
+ROUNDING = 1e-12
 PEER = """
 import sys, time, json, pandas as pd
 from crowdkit.aggregation import BradleyTerry
@@ -70,11 +71,14 @@ def f1(probabilities: np.ndarray, truth: np.ndarray) -> float:
     return float(2 * (found & truth).sum() / (found.sum() + truth.sum()))
 
 
-def absolute_error(annotations: cp.Annotations, truth: np.ndarray, known: np.ndarray, method: str) -> float:
+def absolute_errors(annotations: cp.Annotations, truth: np.ndarray, known: np.ndarray, method: str) -> list[float]:
+    """Mean absolute error of the most probable class, and of the median, which minimises what is expected of it."""
     name, _, form = method.partition(", ")
     likelihood: dict[str, Any] = {"prior_strength": 0.0} if form else {}
-    fitted = cp.make_aggregator(name, dependence=None, **likelihood).fit(annotations.with_gold(None))
-    return float(np.abs(fitted.result_.class_probabilities.argmax(axis=1) - truth)[known].mean())
+    found = cp.make_aggregator(name, dependence=None, **likelihood).fit(annotations.with_gold(None)).result_
+    median = (found.class_probabilities.cumsum(axis=1) < 0.5 - ROUNDING).sum(axis=1)
+    decisions = (found.class_probabilities.argmax(axis=1), median)
+    return [float(np.abs(decided - truth)[known].mean()) for decided in decisions]
 
 
 def measure_choices() -> dict[str, float]:
@@ -86,18 +90,17 @@ def measure_choices() -> dict[str, float]:
     }
 
 
-def measure_ratings() -> dict[str, dict[str, float]]:
+def measure_ratings() -> dict[str, dict[str, list[float]]]:
     methods = ("dawid-skene, maximum likelihood", "dawid-skene", "ordinal-dawid-skene")
     crowds = [ratings(seed) for seed in range(8)]
     everything = np.ones(300, dtype=bool)
-    found = {
-        "simulated": {m: float(np.mean([absolute_error(*crowd, everything, m) for crowd in crowds])) for m in methods}
-    }
+    errors = {m: np.mean([absolute_errors(*crowd, everything, m) for crowd in crowds], axis=0) for m in methods}
+    found = {"simulated": {m: values.tolist() for m, values in errors.items()}}
     if "CROWDPRISM_DATA" in os.environ:
         for name in ("adult", "weather_cf", "weather_amt", "relevance"):
             data = cp.load_dataset(name).annotations
             known = ~np.ma.getmaskarray(data.gold) & (data.labels_per_item > 0)
-            found[name] = {m: absolute_error(data, data.gold.filled(0), known, m) for m in methods}
+            found[name] = {m: absolute_errors(data, data.gold.filled(0), known, m) for m in methods}
     return found
 
 
@@ -148,6 +151,7 @@ if __name__ == "__main__":
     warnings.simplefilter("ignore")
     path = RESULTS / "kinds_of_answers.json"
     record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    record["load"] = os.getloadavg()[0]
     if "--comparisons" not in sys.argv:
         record |= {"F1 of choices": measure_choices(), "absolute error of ratings": measure_ratings()}
     record["seconds of a million comparisons"] = measure_comparisons()

@@ -44,3 +44,10 @@ def test_gold_can_be_added_later() -> None:
     known = found.with_gold({"x": ["a", "b"], "unknown": ["a"]})
     assert known.of("b").gold_by_name() == {"x": "yes"}
     assert known.of("a").label.tolist() == found.of("a").label.tolist()
+
+
+def test_answers_that_all_tick_the_same_are_refused_with_the_reason() -> None:
+    with pytest.raises(InvalidAnnotationsError, match="All 2 answers tick the same choices: 'x'"):
+        MultiLabelAnnotations.from_triplets([1, 2], ["ann", "bob"], [["x"], ["x"]])
+    with pytest.raises(InvalidAnnotationsError, match="the same choices: none"):
+        MultiLabelAnnotations.from_triplets([1, 2], ["ann", "bob"], [[], []], choices=["x"])

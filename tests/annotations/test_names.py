@@ -130,3 +130,13 @@ def test_arrays_are_compared_with_nan_equal_and_masked_entries_ignored() -> None
     first, second = (np.ma.MaskedArray([hidden, 1], mask=[True, False]) for hidden in (5, 6))
     assert same_arrays(first, second)
     assert not same_arrays(first, np.ma.MaskedArray([5, 1], mask=[False, True]))
+
+
+@pytest.mark.parametrize("form", ["few names", "a name that a sample misses", "names in runs"])
+def test_long_columns_of_text_are_encoded_like_short_ones(form: str) -> None:
+    place = np.arange(2 * MANY_TEXTS)
+    number = {"few names": place % 7, "names in runs": place // 20}.get(form, np.where(place == 5, 99, place % 7))
+    texts = [f"é{one}" for one in number.tolist()]
+    names, codes = encode(pl.Series(texts))
+    assert names.tolist() == sorted(set(texts))
+    assert names[codes].tolist() == texts

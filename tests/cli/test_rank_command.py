@@ -46,6 +46,38 @@ def test_json_lists_items_best_first_and_names_the_careless_judge(run, pairs: Pa
     assert len(record["ask_next"]) == 5
 
 
+def test_known_winners_mark_the_judges_on_screen_page_and_json(run, pairs: Path) -> None:
+    (pairs / "gold.csv").write_text("left,right,winner\nbest,poor,best\n<b>worst</b>,good,right\nbest,other,best\n")
+    shown = run("rank", "pairs.csv", "--gold-file", "gold.csv", "-o", "ranking.html")
+    assert shown.code == 0, shown.err
+    assert "gold.csv: known winners of 2 pairs; left out 1 row with an item that nobody compared" in shown.err
+    assert "the ranking puts the known winner first in 100%" in shown.out
+    assert "spam in " in shown.out
+    assert "answers on pairs with a known winner" in (pairs / "ranking.html").read_text()
+    record = json.loads(run("rank", "pairs.csv", "--gold-file", "gold.csv", "--json").out)
+    rows = [line.split(",") for line in (pairs / "pairs.csv").read_text().splitlines()[1:]]
+    asked = [row for row in rows if row[3] == "spam" and set(row[:2]) in ({"best", "poor"}, {"<b>worst</b>", "good"})]
+    spam = next(row for row in record["judges"] if row["judge"] == "spam")
+    assert (spam["known"], spam["known_right"]) == (len(asked), sum(row[2] in ("best", "good") for row in asked))
+    assert record["gold_accuracy"]["value"] == 1.0
+
+
+def test_a_column_of_known_winners_is_found_by_its_name(run, pairs: Path) -> None:
+    lines = (pairs / "pairs.csv").read_text().splitlines()
+    marked = [lines[0] + ",gold", lines[1] + ",left", *(f"{one}," for one in lines[2:])]
+    (pairs / "gold.csv").write_text("\n".join(marked))
+    shown = run("rank", "gold.csv", "pairs.csv", "--json")
+    assert "gold <- gold" in shown.err
+    assert sum(row["known"] for row in json.loads(shown.out)["judges"]) > 1
+    assert "known" not in json.loads(run("rank", "pairs.csv", "--json").out)["judges"][0]
+    (pairs / "turned.csv").write_text("left,right,winner\n{1},{0},right\n".format(*lines[1].split(",")))
+    (pairs / "wrong.csv").write_text("left,right,winner\n{1},{0},left\n".format(*lines[1].split(",")))
+    assert run("rank", "gold.csv", "--gold-file", "turned.csv").code == 0
+    refused = run("rank", "gold.csv", "--gold-file", "wrong.csv")
+    assert refused.code == 2
+    assert "Gold contradicts itself on 1 of 1 pairs" in " ".join(refused.err.split())
+
+
 def test_a_question_about_two_items_gets_one_sentence(run, pairs: Path) -> None:
     shown = run("rank", "pairs.csv", "--different", "best,<b>worst</b>", "--ask", "0")
     assert shown.out.startswith("best is better than <b>worst</b>: ")
@@ -73,6 +105,9 @@ def test_bad_rows_are_refused_with_their_place(run, pairs: Path, rows: str, mess
 def test_skipped_rows_are_counted(run, pairs: Path) -> None:
     (pairs / "gaps.csv").write_text("left,right,winner,annotator\nx,y,x,ann\nx,y,,ann\n")
     assert "left out 1 comparison without a winner" in run("rank", "gaps.csv", "--skip-missing").err
+    (pairs / "unsure.csv").write_text("left,right,winner,annotator\nx,y,x,ann\nx,y,Unsure ,ann\nx,y,n/a,bob\n")
+    assert "neither item of their comparison" in " ".join(run("rank", "unsure.csv").err.split())
+    assert "left out 2 comparisons without a winner" in run("rank", "unsure.csv", "--skip-label", "unsure,N/A").err
 
 
 # -- rate

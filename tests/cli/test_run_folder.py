@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import csv
+import inspect
 import os
 import subprocess
 import sys
+from importlib import import_module
 from pathlib import Path
 
 import pytest
+import typer
 
 import crowdprism as cp
 from crowdprism.cli import BAD_INPUT
+from crowdprism.cli.app import COMMANDS
+from crowdprism.cli.options import expand_groups
+from crowdprism.cli.run_folder import READ, WRITTEN
 from crowdprism.cli.screen import INCOMPLETE
 
 
@@ -108,6 +114,29 @@ def test_an_input_inside_the_run_folder_is_refused_and_stays(run, labels_csv: Pa
         ("aggregate", "labels.csv", "-o", "link/"),
         ("aggregate", "labels.csv", "-o", "dangling"),
         ("convert", "labels.csv", "/dev/null", "--to", "csv"),
+        ("convert", "linked.csv", "labels.csv"),
+        ("convert", "more", "more/a.csv"),
+        ("convert", "more/*.csv", "more/b.csv"),
+        ("aggregate", "more", "-o", "more/a.csv"),
+        ("aggregate", "more/*.csv", "-o", "more/a.csv"),
+        ("suggest", "labels.csv", "--page", "labels.csv"),
+        ("suggest", "labels.csv", "-o", "next.html", "--page", "./next.html"),
+        ("audit", "labels.csv", "--page", "labels.csv"),
+        ("audit", "labels.csv", "-o", "labels.csv"),
+        ("audit", "labels.csv", "--page", "x.html", "--content", "labels.csv", "-o", "x.html"),
+        ("audit", "labels.csv", "--answers", "more/a.csv", "--gold-out", "more/a.csv"),
+        ("audit", "labels.csv", "--answers", "more/a.csv", "--gold-out", "run/labels.csv"),
+        ("jury", "labels.csv", "--gold-file", "more/a.csv", "-o", "more/a.csv"),
+        ("report", "run", "labels.csv", "--page", "labels.csv"),
+        ("report", "run", "labels.csv", "--page", "run/labels.csv"),
+        ("report", "run", "--content", "more/a.csv", "--page", "more/a.csv"),
+        ("report", "run", "-o", "store/files-0123456789abcdef/items-00000.parquet"),
+        ("convert", "labels.csv", "store/manifest.json", "--to", "csv"),
+        ("convert", "labels.csv", "run/labels/part-0.parquet"),
+        ("aggregate", "circle", "-o", "new"),
+        ("aggregate", "labels.csv", "-o", "circle/new"),
+        ("convert", "labels.csv", "circle"),
+        ("report", "circle"),
     ],
     ids=" ".join,
 )
@@ -118,12 +147,29 @@ def test_an_output_that_is_an_input_a_link_or_part_of_a_run_is_refused_before_th
     assert run("aggregate", "labels.csv", "-o", "run", "--no-report").code == 0
     (small_folder / "link").symlink_to("run")
     (small_folder / "dangling").symlink_to("nowhere")
+    (small_folder / "circle").symlink_to("circle")
+    (small_folder / "linked.csv").symlink_to("labels.csv")
+    for name in ("more/a.csv", "more/b.csv", "store/files-0123456789abcdef/items-00000.parquet", "store/manifest.json"):
+        (small_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (small_folder / name).write_bytes((small_folder / "labels.csv").read_bytes())
+    (small_folder / "run" / "labels").mkdir()
+    (small_folder / "run" / "labels" / "part-0.parquet").write_text("a part of the labels")
     before = {path: path.read_bytes() for path in small_folder.rglob("*") if path.is_file()}
     outcome = run(*words)
     assert outcome.code == BAD_INPUT
     assert "12 annotations" not in outcome.err, "the work had begun"
     assert {path: path.read_bytes() for path in small_folder.rglob("*") if path.is_file()} == before
     assert not list(small_folder.glob(".*"))
+
+
+def test_every_path_of_a_command_is_known_as_read_or_written() -> None:
+    """What is not listed is not compared; these may be what they like: states, rows that only grow, a run to go on."""
+    known = {*READ, *WRITTEN, "checkpoint", "rows", "onwards"}
+    for name, (module, _) in COMMANDS.items():
+        command = getattr(import_module(f"crowdprism.cli.{module}"), name)
+        if callable(command) and not isinstance(command, typer.Typer):
+            parameters = inspect.signature(expand_groups(command)).parameters
+            assert {one for one, about in parameters.items() if "Path" in str(about.annotation)} <= known, name
 
 
 def test_a_run_of_another_kind_is_replaced_only_with_force(run, small_folder: Path) -> None:

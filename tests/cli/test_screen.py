@@ -51,3 +51,13 @@ def test_an_interruption_is_told_once(monkeypatch: pytest.MonkeyPatch, capsys: p
     for kept in ("the first part is kept.", "nothing was written."):
         screen.print_interrupted(kept)
     assert capsys.readouterr().err == "error: interrupted; the first part is kept.\n"
+
+
+def test_no_name_steers_a_terminal(run, tmp_path: Path) -> None:
+    odd = "\x1b]0;title\x07\x1b[2J\u202eann"
+    (tmp_path / "labels.csv").write_text(f'item,annotator,label\n1,"{odd}",yes\n1,bob,"{odd}"\n2,"{odd}",yes\n')
+    for words in (("info",), ("diagnose",), ("aggregate", "-o", tmp_path / "run"), ("aggregate", "--item", odd)):
+        outcome = run(words[0], tmp_path / "labels.csv", *words[1:])
+        assert "\x1b" not in outcome.out + outcome.err
+        assert "\u202e" not in outcome.out + outcome.err
+    assert "⟨U+001B⟩" in outcome.err

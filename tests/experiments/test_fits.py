@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import InvalidParameterError, UnreadableFileError
 from crowdprism.experiments import (
     Plan,
     Published,
@@ -231,3 +231,18 @@ def test_a_budget_that_changes_the_task_shows_no_distances(tiny_text: str) -> No
 def test_of_equal_grid_points_the_last_counts() -> None:
     rows = [{"valid": 80.0, "test": 1}, {"valid": 80.0, "test": 2}, {"valid": 70.0, "test": 3}]
     assert chosen_row(rows)["test"] == 2
+
+
+@pytest.mark.parametrize("text", ["item,label\n1,a\n", "[1, 2]\n", '{"status": "done"}\n', "[" * 100_000])
+def test_a_file_of_something_else_is_no_store_of_rows(text: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text(text)
+    with pytest.raises(UnreadableFileError, match="something else"):
+        RowStore(tmp_path / "mine").read()
+
+
+@pytest.mark.parametrize("cut", ['{"fit": {"data', '{"f', ""])
+def test_a_row_that_was_cut_short_is_ignored(cut: str, tmp_path: Path) -> None:
+    store = RowStore(tmp_path / "rows.jsonl")
+    store.path.write_text(cut)
+    store.append([{"fit": {"seed": 1}, "test": 90.0}])
+    assert [row["test"] for row in store.read().values()] == [90.0]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from crowdprism.errors import InvalidParameterError
@@ -27,6 +29,11 @@ from crowdprism.experiments import load_study, read_study
         ("strength = [0.1, 0.01]", "strength = 0.1", r"Expected `array`, got `float` - at `\$.grid"),
         ('title = "Digits"', "", r"missing required field `title`"),
         ('title = "Digits"', "title = ", r"is not valid TOML"),
+        ('title = "Digits"', f"title = {'[' * 5000}", r"is not valid TOML"),
+        ("[methods.vote]", "[[methods]]", r"not that of a study"),
+        ("[published.easy]", "[[published.easy]]", r"not that of a study"),
+        ('name = "tiny"', 'name = "../tiny"', r"matching regex .* at `\$.name"),
+        ('name = "easy"', 'name = "/tmp/easy"', r"matching regex .* at `\$.name"),
     ],
 )  # fmt: skip
 def test_a_mistake_in_a_specification_is_an_error_that_names_what_is_known(
@@ -37,11 +44,30 @@ def test_a_mistake_in_a_specification_is_an_error_that_names_what_is_known(
         read_study(tiny_text.replace(right, wrong, 1))
 
 
+def test_a_study_takes_from_its_base_what_it_does_not_say_itself(tiny_text: str) -> None:
+    own = tiny_text.replace('source = "nobody"', 'base = "T1"', 1)
+    base, plain, study = load_study("T1"), read_study(tiny_text), read_study(own)
+    assert study.source == base.source != plain.source
+    assert study.parameters == plain.parameters != base.parameters
+    assert study.method("vote") == plain.method("vote")
+    assert study.method("conal") == base.method("conal")
+    kept = {method.name for method in base.methods if not method.cells}
+    assert {method.name for method in study.methods} == kept | {method.name for method in plain.methods}
+    with pytest.raises(InvalidParameterError, match="There is no study 'T9'"):
+        read_study(own.replace('"T1"', '"T9"'))
+
+
 def test_a_study_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(InvalidParameterError, match="There is no study 'T9'; there are T"):
         load_study("T9")
     with pytest.raises(InvalidParameterError, match=r"nowhere.toml cannot be read"):
         load_study("nowhere.toml")
+
+
+def test_a_specification_that_is_no_text_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "odd.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidParameterError, match=r"odd.toml cannot be read"):
+        load_study(str(tmp_path / "odd.toml"))
 
 
 # Table, column, method, mean, spread: as printed.

@@ -87,3 +87,13 @@ def test_thrift_values_are_read() -> None:
     for broken in (data[:-1], b"\x15" + b"\xff" * 20, b"\x1c" * 99, b"\x1b\x05", b"\x19" * 99):
         with pytest.raises(ValueError, match="a header"):
             Thrift(broken, 0).struct()
+
+
+def test_a_header_of_countless_parts_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A byte of a list of empty structs would become an object of 64 bytes."""
+    monkeypatch.setattr("crowdprism.formats.binary_files.MOST_PARTS", 1000)
+    footer = b"\x49\xfc" + b"\x90\x4e" + bytes(10_000) + b"\0"  # field 4, a list of 10,000 structs
+    data = b"PAR1" + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    with pytest.raises(ValueError, match="too long"):
+        read_footer(data)
+    assert len(read_footer(by_polars())) > 3

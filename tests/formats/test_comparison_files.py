@@ -28,6 +28,7 @@ def test_an_arena_log_is_read(tmp_path: Path) -> None:
         "winner": ["model_a", "tie"],
         "judge": ["expert_1", "expert_2"],
         "group": None,
+        "gold": None,
     }
 
 
@@ -47,6 +48,15 @@ def test_label_studio_pairwise_is_read_without_cancelled_answers(tmp_path: Path)
     with pytest.raises(UnreadableFileError, match="which fields of task 0 were compared is not clear"):
         read_comparisons(path)
     assert listed(path, left="three", right="one")["left"] == ["z"]
+
+
+def test_ground_truth_of_label_studio_is_the_known_winner_and_no_answer(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    task = {"id": 1, "data": {"model_a": "x", "model_b": "y"}}
+    answers = [pairwise("right"), pairwise("left", ground_truth=True)]
+    path.write_text(json.dumps([{**task, "annotations": answers}, {**task, "annotations": [pairwise("left")]}]))
+    found = listed(path)
+    assert (found["winner"], found["gold"]) == (["right", "left"], ["left", None])
 
 
 @pytest.mark.parametrize("flat", [False, True])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import zlib
 from pathlib import Path
 
 import pytest
 
 from crowdprism.annotations.names import name_array
-from crowdprism.formats.item_content import content_of_files, read_content
+from crowdprism.errors import UnreadableFileError
+from crowdprism.features.image_embeddings import read_pixels
+from crowdprism.formats.item_content import Shown, content_of_files, read_content
 
 PIXEL = bytes.fromhex(
     "89504e470d0a1a0a0000000d4948445200000001000000010804000000b51c0c02"
@@ -74,3 +78,42 @@ def test_images_at_an_address_are_shown_only_on_request(tmp_path: Path) -> None:
     (tmp_path / "items.csv").write_text("item,shown\n1,https://example.org/a.png\n")
     content = read_content(tmp_path / "items.csv", name_array([1]))
     assert content.shown(1, pixels=100, remote=True)[0].kind == "image"
+
+
+def content_of_image(folder: Path, name: str) -> list[Shown]:
+    (folder / "items.csv").write_text(f"item,shown\n1,{name}\n")
+    return read_content(folder / "items.csv", name_array([1])).shown(1, pixels=100)
+
+
+def png_of(width: int, height: int) -> bytes:
+    """A file whose header states a size that its content does not have."""
+    header = b"IHDR" + width.to_bytes(4, "big") + height.to_bytes(4, "big") + PIXEL[24:29]
+    return PIXEL[:12] + header + zlib.crc32(header).to_bytes(4, "big") + PIXEL[33:]
+
+
+@pytest.mark.filterwarnings("ignore:.*decompression bomb")
+@pytest.mark.parametrize(
+    "data",
+    [png_of(60_000, 60_000), png_of(12_000, 12_000), png_of(100, 100), PIXEL[:42], PIXEL[:40] + bytes(30), b""],
+    ids=["refused by Pillow", "too large", "too short", "cut", "damaged", "empty"],
+)
+def test_an_image_that_cannot_be_shown_is_its_name(data: bytes, tmp_path: Path) -> None:
+    pytest.importorskip("PIL")
+    (tmp_path / "dot.png").write_bytes(data)
+    assert content_of_image(tmp_path, "dot.png") == [Shown("shown", "text", "dot.png")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the program is a shell script")
+def test_no_program_is_run_for_an_image_whatever_it_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pillow knows formats by their content, and hands PostScript to an interpreter."""
+    pytest.importorskip("PIL")
+    gs = tmp_path / "bin" / "gs"
+    gs.parent.mkdir()
+    gs.write_text(f"#!/bin/sh\ntouch {tmp_path}/ran\n")
+    gs.chmod(0o755)
+    monkeypatch.setenv("PATH", str(gs.parent), prepend=":")
+    (tmp_path / "dot.png").write_text("%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n%%EndComments\nshowpage\n")
+    assert content_of_image(tmp_path, "dot.png") == [Shown("shown", "text", "dot.png")]
+    with pytest.raises(UnreadableFileError, match="cannot be read as an image"):
+        read_pixels(tmp_path / "dot.png", 8)
+    assert not (tmp_path / "ran").exists()

@@ -11,8 +11,10 @@ from crowdprism.formats.json_text import (
     JsonLines,
     LabelStudioTask,
     PeerannotAnswers,
+    RepeatedKeyError,
     WorkerResponses,
     cell_json,
+    distinct_keys,
     fields_of_shape,
     parse_json,
     require_shape,
@@ -42,6 +44,24 @@ def test_a_value_per_line_and_a_single_record_are_json_lines() -> None:
 def test_what_is_no_export_is_refused(text: str, message: str) -> None:
     with pytest.raises(UnreadableFileError, match=f"(?s)^x.*{message}"):
         parse_json(text, "x")
+
+
+class Key(str):
+    """A key that counts how often it is compared."""
+
+    __hash__ = str.__hash__
+    n_compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Key.n_compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_repeated_key_is_found_without_comparing_every_two() -> None:
+    keys = [Key(place) for place in range(2000)]
+    with pytest.raises(RepeatedKeyError, match="'1999' twice"):
+        distinct_keys([(key, 0) for key in [*keys, Key(1999)]])
+    assert Key.n_compared < 10 * len(keys)
 
 
 def test_a_cell_that_is_no_json_stays_text() -> None:

@@ -166,3 +166,11 @@ def test_a_small_file_is_read_where_memory_is_short(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stdout.strip() == "2", done.stderr
+
+
+def test_any_number_of_gzip_members_is_one_content() -> None:
+    members = [gzip.compress(b"%d\n" % place) for place in range(300)]
+    assert unpack(b"".join(members), "x") == b"".join(b"%d\n" % place for place in range(300))
+    for packed in (b"".join(members)[:-5], b"".join(members) + b"garbage", members[0][:12]):
+        with pytest.raises(UnreadableFileError, match="damaged or truncated gzip"):
+            unpack(packed, "x")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 import threading
@@ -129,13 +130,14 @@ def test_what_was_changed_or_is_of_another_kind_is_replaced_only_by_force(tmp_pa
     assert content(tmp_path / "run") == {"result.json": "2", "labels.csv": "2"}
 
 
-def test_a_run_without_a_manifest_is_replaced_only_by_force(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     write(folder, "1", "result.json", "labels.csv")
     (folder / MANIFEST).unlink()
-    refuse(folder, r"without a manifest.*force=True")
-    write(folder, "2", "result.json", force=True)
-    assert content(folder) == {"result.json": "2"}
+    refuse(folder, r"not a run folder.*'labels.csv'")
+    with pytest.raises(InvalidParameterError, match="not a run folder"):
+        write(folder, "2", "result.json", force=True)
+    assert content(folder) == {"result.json": "1", "labels.csv": "1"}
 
 
 @pytest.mark.skipif(os.name != "posix", reason="needs links, locks or renames over open files")
@@ -201,3 +203,38 @@ def test_readers_during_replacements_see_one_run_or_the_other(tmp_path: Path) ->
         seen.add(found.method)
     writer.join()
     assert seen == {OLD.method, NEW.method}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+@pytest.mark.parametrize("inside", ["", "staging"])
+def test_a_forged_run_moves_no_file_through_a_link(inside: str, tmp_path: Path) -> None:
+    """A manifest names files in the folder `labels`; that it is a link elsewhere must not matter to files there."""
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    with replacing_run(folder, kind="result") as fresh:
+        (fresh / "result.json").write_text("{}")
+    manifest = json.loads((folder / "manifest.json").read_text())
+    staging = folder / manifest["staging"]
+    (staging / "labels").mkdir(parents=True)
+    elsewhere.mkdir()
+    (elsewhere / "mine.txt").write_text("kept")
+    if inside:
+        (staging / "labels").rmdir()
+        (staging / "labels").symlink_to(elsewhere)
+    else:
+        (staging / "labels" / "mine.txt").write_text("forged")
+        (folder / "labels").symlink_to(elsewhere)
+    manifest["files"]["labels/mine.txt"] = {"size": 6, "sha256": "0" * 64}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(InvalidParameterError, match="is a link"), replacing_run(folder, kind="result", force=True):
+        raise AssertionError("the work began")
+    assert (elsewhere / "mine.txt").read_text() == "kept"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs links")
+def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
+    for target in (tmp_path / "circle", tmp_path / "circle" / "run"):
+        with pytest.raises(InvalidParameterError, match="circle"), replacing_run(target, kind="result"):
+            raise AssertionError("the work began")
+    with replacing_run(tmp_path / "run", kind="result", inputs=[tmp_path / "circle"]) as fresh:
+        (fresh / "result.json").write_text("{}")

@@ -53,3 +53,8 @@ def test_nothing_but_missing_winners_is_an_error() -> None:
 def test_columns_must_be_of_one_length_and_hold_something(columns: tuple[list[str], ...]) -> None:
     with pytest.raises(InvalidAnnotationsError):
         Comparisons.from_columns(*columns)
+
+
+def test_the_name_of_an_item_that_was_not_shown_is_no_word() -> None:
+    with pytest.raises(InvalidAnnotationsError, match=r"1 of 2 winners .* 'b' in row 1"):
+        Comparisons.from_columns(["a", "a"], ["b", "c"], ["a", "b"])

@@ -191,3 +191,12 @@ def test_a_group_that_did_not_see_every_item_is_no_reason_to_warn(recwarn: pytes
     found = rank(["x", "y", "z"] * 9, ["y", "z", "x"] * 9, ["left"] * 27, group=["a", "a", "b"] * 9)
     assert set(found.groups) == {"a", "b"}
     assert not recwarn.list
+
+
+@pytest.mark.filterwarnings("error")
+def test_nothing_but_ties_leaves_items_equal() -> None:
+    found = rank(["a", "a", "b"], ["b", "c", "c"], ["tie"] * 3, ["ann", "bob", "bob"])
+    assert found.scores == pytest.approx(np.zeros(3))
+    assert found.rank_interval().tolist() == [[1, 3]] * 3
+    assert found.reliability is not None
+    assert np.isfinite(found.reliability).all()

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
 import pytest
 
 from crowdprism.annotations import Annotations
-from crowdprism.errors import ResultFormatError
+from crowdprism.errors import CrowdprismError, ResultFormatError
+from crowdprism.results.manifest import entry_of
 from crowdprism.shards import Shards
 from crowdprism.shards.store import MANIFEST, is_store
 
@@ -86,5 +90,97 @@ def test_codes_beyond_the_tables_are_refused_even_with_right_digests(copy: Path)
     record = json.loads((copy / MANIFEST).read_text())
     (copy / MANIFEST).write_text(json.dumps({**record, "n_annotators": 3}))
     opened = Shards(copy)
-    with pytest.raises(ResultFormatError, match="other rows"):
+    with pytest.raises(ResultFormatError, match="annotators that are not in the store"):
         opened.read(opened.shards[0])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"n_annotators": 10**15},
+        {"n_annotators": -1},
+        {"n_annotators": 10**30},
+        {"shards": [[10**15, 7000]]},
+        {"shards": [[1, -5]]},
+        {"shards": [[1]]},
+        {"shards": [[9000, 45000]]},
+        {"gold": [1]},
+        {"gold": ["a", "b", "c"]},
+        {"files": {}},
+        {"files": {"annotators.parquet": 5}},
+        {"classes": {}},
+        {"classes": {"type": "str", "values": ["a", "a", "b"]}},
+        {"part": "../elsewhere"},
+        {"part": "files-0123456789abcdef"},
+        {"weighted": True},
+    ],
+    ids=str,
+)
+def test_a_forged_manifest_is_refused(copy: Path, changes: dict[str, Any]) -> None:
+    record = json.loads((copy / MANIFEST).read_text())
+    (copy / MANIFEST).write_text(json.dumps({**record, **changes}))
+    with pytest.raises(ResultFormatError):
+        Shards(copy).to_annotations()
+
+
+def forge(copy: Path, name: str, data: bytes) -> Shards:
+    """The store with another file under this name, and its right size and digest."""
+    path = Shards(copy).files_folder / name
+    path.write_bytes(data)
+    record, entry = json.loads((copy / MANIFEST).read_text()), entry_of(path)
+    assert entry is not None
+    record["files"][name] = [entry.size, entry.sha256]
+    (copy / MANIFEST).write_text(json.dumps(record))
+    return Shards(copy)
+
+
+def parquet(table: pl.DataFrame, folder: Path) -> bytes:
+    table.write_parquet(folder / "forged")
+    return (folder / "forged").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("annotations-00000.parquet", pl.col("annotator").cast(pl.String)),
+        ("annotations-00000.parquet", pl.col("label").cast(pl.Float64)),
+        ("annotations-00000.parquet", pl.lit(None, dtype=pl.Int32).alias("item")),
+        ("annotations-00000.parquet", (pl.col("label") - 1)),
+        ("annotations-00000.parquet", pl.col("item").reverse()),
+        ("items-00000.parquet", pl.lit([1]).alias("item")),
+        ("annotators.parquet", pl.lit(7).alias("annotator")),
+        ("annotators.parquet", pl.lit("many").alias("annotations")),
+        ("cells.parquet", (pl.col("label") + 1)),
+        ("cells.parquet", (pl.col("annotator") - 1)),
+    ],
+    ids=str,
+)
+def test_forged_files_with_right_digests_are_refused(copy: Path, name: str, change: pl.Expr, tmp_path: Path) -> None:
+    table = pl.read_parquet(Shards(copy).files_folder / name).with_columns(change)
+    opened = forge(copy, name, parquet(table, tmp_path))
+    with pytest.raises(ResultFormatError, match=name):
+        _ = opened.to_annotations(), opened.cells, opened.labels_per_annotator
+
+
+@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + bytes(30) + b"PAR1", b"no table at all"])
+def test_files_that_are_no_parquet_are_refused_even_with_right_digests(copy: Path, data: bytes) -> None:
+    with pytest.raises(CrowdprismError, match="annotators"):
+        _ = forge(copy, "annotators.parquet", data).annotators
+
+
+def test_a_forged_file_cannot_take_memory(copy: Path, tmp_path: Path) -> None:
+    """Forty million equal rows take a few kilobytes."""
+    data = parquet(pl.DataFrame({"item": np.zeros(40_000_000, dtype=np.int8)}), tmp_path)
+    assert len(data) < 100_000
+    opened = forge(copy, "items-00000.parquet", data)
+    with pytest.raises(CrowdprismError, match=r"items-00000.* more than"):
+        opened.item_names(opened.shards[0])
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs FIFOs and links")
+def test_a_pipe_or_device_as_manifest_is_no_store(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / MANIFEST)
+    assert not is_store(tmp_path)
+    (tmp_path / MANIFEST).unlink()
+    (tmp_path / MANIFEST).symlink_to("/dev/zero")
+    assert not is_store(tmp_path)

@@ -101,6 +101,25 @@ def test_a_run_of_another_method_is_not_resumed(store: Shards, tmp_path: Path, m
         aggregate_shards("mace", store, tmp_path / "run", resume=True)
 
 
+@pytest.mark.parametrize("name", ["run.json", "climb-001.npz"])
+@pytest.mark.parametrize("damage", ["cut", "other shapes", "no content"])
+def test_a_damaged_state_is_not_resumed(
+    name: str, damage: str, store: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    interrupt(monkeypatch, after=2)
+    with pytest.raises(KeyboardInterrupt):
+        aggregate_shards("dawid-skene", store, tmp_path / "run")
+    monkeypatch.undo()
+    path = tmp_path / "run.unfinished" / "journal" / name
+    if damage == "other shapes" and path.suffix == ".npz":
+        with np.load(path) as stored:
+            np.savez(path, **{one: values if values.ndim == 0 else values[:1] for one, values in stored.items()})
+    else:
+        path.write_bytes({"cut": path.read_bytes()[:-3], "no content": b""}.get(damage, b"[1, 2]"))
+    with pytest.raises(CheckpointMismatchError, match="without --resume"):
+        aggregate_shards("dawid-skene", store, tmp_path / "run", resume=True)
+
+
 @pytest.mark.parametrize("name", ["dawid-skene", "mace", "glad"])
 def test_an_interrupted_run_goes_on_to_the_same_bits(
     name: str, store: Shards, crowd: Annotations, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -165,15 +165,15 @@ def check(words: tuple[str, ...], expected: dict[str, object], old: dict[str, st
     assert not left, f"leftovers: {left}"
 
 
-def torture(words: tuple[str, ...], before: tuple[str, ...] | None, n_moments: int) -> tuple[int, int]:
-    """Kill a command over an earlier run (or none) before every call, and at random moments; count the kills."""
+def torture(words: tuple[str, ...], before: tuple[tuple[str, ...], ...], n_moments: int) -> tuple[int, int]:
+    """Kill a command after these earlier ones before every call, and at random moments; count the kills."""
     with tempfile.TemporaryDirectory() as place:
         start = Path(place) / "start"
         start.mkdir()
         make_inputs(start)
         os.chdir(start)
-        if before is not None:
-            finished(*before)
+        for earlier in before:
+            finished(*earlier)
         old = what_is_there()
         if "run" in old:
             Path("run/mine.txt").write_text("kept")
@@ -218,16 +218,18 @@ def run() -> None:
     earlier = ("aggregate", "labels.csv", "-o", "run", "--no-report", "-m", "majority-vote")
     untrained = (*TRAIN[:-1], "1", "-m", "nn-mv")
     cases = [
-        ("aggregate into no folder", AGGREGATE, None),
-        ("aggregate over a run", AGGREGATE, earlier),
-        ("train into no folder", TRAIN, None),
-        ("train over a run", TRAIN, untrained),
-        ("report into a run", REPORT, earlier),
-        ("reproduce into no folder", REPRODUCE, None),
-        ("reproduce over a part", REPRODUCE, (*REPRODUCE, "--methods", "vote")),
-        ("shard into no folder", SHARD, None),
-        ("shard over a store", SHARD, ("shard", "earlier.csv", "-o", "store")),
-        ("aggregate a store into no folder", FROM_STORE, SHARD),
+        ("aggregate into no folder", AGGREGATE, ()),
+        ("aggregate over a run", AGGREGATE, (earlier,)),
+        ("train into no folder", TRAIN, ()),
+        ("train over a run", TRAIN, (untrained,)),
+        ("report into a run", REPORT, (earlier,)),
+        ("reproduce into no folder", REPRODUCE, ()),
+        ("reproduce over a part", REPRODUCE, ((*REPRODUCE, "--methods", "vote"),)),
+        ("shard into no folder", SHARD, ()),
+        ("shard over a store", SHARD, (("shard", "earlier.csv", "-o", "store"),)),
+        ("aggregate a store into no folder", FROM_STORE, (SHARD,)),
+        ("aggregate a store over a run", FROM_STORE, (SHARD, earlier)),
+        ("aggregate over a run of a store", AGGREGATE, (SHARD, (*FROM_STORE, "-m", "majority-vote"))),
     ]
     for title, words, before in cases:
         if given.only not in title:

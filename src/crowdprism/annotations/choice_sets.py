@@ -69,6 +69,9 @@ class MultiLabelAnnotations:
         places = {one: positions(names, list(one)) for one in distinct}
         _require_known(ticked, places, names, items, annotators)
         ordered = sorted(distinct, key=lambda one: sorted(places[one].tolist()))
+        if len(ordered) == 1:
+            same = some(sorted(map(str, ordered[0]))) or "none"
+            raise InvalidAnnotationsError(f"All {len(ticked)} answers tick the same choices: {same}. Nothing differs.")
         code = {one: place for place, one in enumerate(ordered)}
         members = np.zeros((len(ordered), len(names)), dtype=bool)
         for one, place in code.items():

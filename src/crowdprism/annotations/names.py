@@ -112,17 +112,18 @@ def _encode_text(column: pl.Series) -> tuple[NameArray, NDArray[np.int32]]:
     import polars as pl
 
     texts = pl.LazyFrame({"name": column})  # a lazy frame works on all cores, a series on one
-    names = texts.unique().collect()["name"].sort()
-    if len(names) <= FEW_NAMES and not names.null_count():
-        coded = texts.select(code=pl.col("name").cast(pl.Enum(names)).to_physical().cast(pl.Int32))
+    for part in (texts.gather_every(len(column) // MANY_TEXTS), texts):  # where names are few, a sample mostly has all
+        names = part.unique().collect()["name"].sort()
+        if len(names) <= FEW_NAMES and not names.null_count():
+            coded = texts.select(code=pl.col("name").cast(pl.Enum(names), strict=False).to_physical().cast(pl.Int32))
+            codes = coded.collect(engine="streaming")["code"]
+            if not codes.null_count():
+                break
     else:
         place = pl.LazyFrame({"name": names, "code": np.arange(len(names), dtype=np.int32)})
         coded = texts.join(place, on="name", how="left", maintain_order="left").select("code")
-    codes = coded.collect(engine="streaming")["code"].to_numpy()
-    array = np.empty(len(names), dtype=object)
-    array[:] = names.to_list()
-    array.flags.writeable = False
-    return array, codes
+        codes = coded.collect(engine="streaming")["code"]
+    return name_array(names.to_numpy()), codes.to_numpy()
 
 
 def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:

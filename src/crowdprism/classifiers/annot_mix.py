@@ -21,7 +21,7 @@ from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, Dropout, RowTable
 from crowdprism.networks.annotator_layer import diagonal_logit
 from crowdprism.networks.build import EmbeddingTap, seeded, set_generator
-from crowdprism.networks.losses import confusion_trace
+from crowdprism.networks.losses import confusion_trace, log_rows
 from crowdprism.parameters import PROBABILITY, Real
 from crowdprism.seeding import torch_stream
 
@@ -97,7 +97,7 @@ class AnnotatorMixHead(CrowdHead):
                 joined = functional.batch_norm(joined, *past, False, 0.0, part.eps)
             else:
                 joined = part(joined)
-        return torch.log_softmax(joined.view(-1, self.n_classes, self.n_classes), dim=-1)
+        return log_rows(joined.view(-1, self.n_classes, self.n_classes))
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         assert self.tap.value is not None

@@ -42,7 +42,7 @@ class TraceHead(CrowdHead):
     def log_confusions(self, values: Tensor) -> Tensor:
         """Rows of free numbers -> log probabilities: softmax, or softplus divided by its sum."""
         if self.positive == "softmax":
-            return torch.log_softmax(values, dim=-1)
+            return losses.log_rows(values)
         lifted = functional.softplus(values)
         return lifted.log() - lifted.sum(dim=-1, keepdim=True).log()
 

@@ -49,7 +49,7 @@ def aggregate(
     inputs = [*files, reading.gold_file]
     table = None
     if output is not None and output.suffix.lower() == ".csv" and not output.is_dir():
-        run_folder.require_writable(output, inputs=inputs)
+        run_folder.require_writable(output)
         table, output = output, None
     if reading.order is not None and method == DEFAULT_METHOD and not several.multi:
         method = "ordinal-dawid-skene"

@@ -50,7 +50,10 @@ class Command(TyperCommand):
     """A command that answers Ctrl-C with a sentence and names its own options in errors of the library."""
 
     def invoke(self, ctx: Any) -> Any:
+        from crowdprism.cli.run_folder import require_apart
+
         try:
+            require_apart(ctx.params)
             return super().invoke(ctx)
         except KeyboardInterrupt:  # commands that keep something catch Ctrl-C themselves
             screen.exit_interrupted(screen.NOTHING_KEPT)

@@ -15,7 +15,7 @@ from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, ReadingOptions, require_exists, split_names
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, save_csv
-from crowdprism.cli.screen import print_json, print_table, remark
+from crowdprism.cli.screen import print_json, print_lines, print_table, remark
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import write_whole
 
@@ -225,7 +225,7 @@ def print_jury(report: JuryReport) -> None:
     from crowdprism.report.tables_page import jury_lines
 
     head = f"Measured against {report.reference}, on {report.n_reference} of {report.n_items} items."
-    print("\n".join([head, *jury_lines(report)]))
+    print_lines(head, *jury_lines(report))
     print_table(
         "Judges",
         ("judge", "items", "accuracy", "Cohen's kappa", "adds to the vote"),

@@ -13,8 +13,7 @@ import typer
 import crowdprism as cp
 from crowdprism.cli import options, screen
 from crowdprism.cli.aggregate import gold_accuracy
-from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_table, remark, to_records
+from crowdprism.cli.screen import print_json, print_lines, print_records, print_table, remark, to_records
 
 if TYPE_CHECKING:
     import numpy as np
@@ -60,7 +59,6 @@ def compare(
     Example: `crowdprism compare labels.csv --report comparison.html`
     """
     names = None if methods is None else methods.replace(",", " ").split()
-    require_writable(page, inputs=[*files, features.features, reading.gold_file])
     annotations, report = reading.read_with_report(files)
     values = None
     if features.given:
@@ -95,7 +93,7 @@ def print_comparison(outcome: Comparison) -> None:
         [[getattr(row, name) for name in outcome.columns] for row in outcome.rows],
     )
     for text in (*failures(outcome), outcome.reason):
-        print(text)
+        print_lines(text)
 
 
 def failures(outcome: Comparison) -> list[str]:

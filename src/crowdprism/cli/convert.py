@@ -11,8 +11,7 @@ import typer
 import crowdprism as cp
 from crowdprism.cli.options import AsJson, Files, ReadingOptions
 from crowdprism.cli.questions import ContentOptions, save_tasks
-from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, remark
+from crowdprism.cli.screen import print_json, print_lines, remark
 
 if TYPE_CHECKING:
     from crowdprism.diagnostics.agreement import AgreementReport
@@ -36,7 +35,7 @@ def info(files: Files, *, reading: ReadingOptions, json: AsJson = False) -> None
         print_json({"summary": asdict(summary), "agreement": None if agreed is None else asdict(agreed)})
         return
     parts = [verdict_on(agreed), str(summary), *([] if agreed is None else [str(agreed)])]
-    print("\n\n".join(parts))
+    print_lines("\n\n".join(parts))
 
 
 def verdict_on(agreed: AgreementReport | None) -> str:
@@ -72,7 +71,6 @@ def convert(
     """
     from crowdprism.formats.write import write_annotations
 
-    require_writable(target, inputs=[source, reading.gold_file])
     if (source / "result.json").exists():
         result = cp.FitResult.load(source)
         save_tasks(target, labels_as_tasks(result, content.load(result.items.tolist(), result)), to)

@@ -13,7 +13,7 @@ from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, method_option
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import cells_of, require_writable, run_target, save_csv
-from crowdprism.cli.screen import print_csv, print_json, print_records, remark, to_records
+from crowdprism.cli.screen import print_csv, print_json, print_lines, print_records, remark, to_records
 from crowdprism.errors import counted
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def print_diagnosis(
     from crowdprism.diagnostics.annotator_accounts import copying
     from crowdprism.diagnostics.calibration import calibration_of
 
-    print(f"{verdict_on(findings, result)}\n\n{findings}")
+    print_lines(f"{verdict_on(findings, result)}\n\n{findings}")
     print_records(f"Careless and adverse annotators: {len(odd)} of {result.n_annotators}", odd[:N_SHOWN])
     if annotations.gold is not None and annotations.gold.count():
         print(f"Against gold: {calibration_of(result, annotations)}.")
@@ -167,7 +167,7 @@ def suggest(
     """
     from crowdprism.diagnostics.next_labels import suggest as suggest_labels
 
-    require_writable(output, inputs=[*files, reading.gold_file])
+    require_writable(output)
     read, report = reading.read_with_report(files)
     result, annotations = load_or_fit(read, run, method)
     found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)

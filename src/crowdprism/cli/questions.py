@@ -52,7 +52,6 @@ class ContentOptions:
         """Write the page to answer on, and say how to use it; `about` are further fields of `Questions`."""
         from crowdprism.report.answer_page import Questions, write_answer_page
 
-        require_writable(path)
         if not items:
             remark(f"nothing to ask, so {path} was not written")
             return

@@ -10,12 +10,12 @@ import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import require_writable
-from crowdprism.cli.screen import print_json, print_records, print_table, remark, to_records
+from crowdprism.cli.screen import print_json, print_lines, print_records, print_table, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
 from crowdprism.files import write_whole
 
 if TYPE_CHECKING:
-    from crowdprism.scoring import Ranking
+    from crowdprism.scoring import Comparisons, Ranking
 
 N_SHOWN = 30
 N_RATED = 20
@@ -32,6 +32,9 @@ def rank(
     winner: str | None = ReadingOption(None, help="Column with the better item: its name, left, right or tie."),
     judge: str | None = ReadingOption(None, "--judge", "--annotator", help="Column with who compared."),
     group: str | None = ReadingOption(None, help="Column with the group of the judge."),
+    gold: str | None = ReadingOption(None, help="Column with the winner where it is known."),
+    gold_file: Path | None = ReadingOption(None, help="Table of known winners, with columns left, right and winner."),
+    skip_label: str | None = ReadingOption(None, help="Answers that name no winner, such as unsure,N/A; left out."),
     skip_missing: bool = ReadingOption(False, "--skip-missing", help="Leave out comparisons without a winner."),
     max_size: str | None = ReadingOption(None, help="Most bytes of one file, such as 8GB."),
     position_bias: bool = typer.Option(True, "--position/--no-position", help="Correct for a preference of the left."),
@@ -43,19 +46,24 @@ def rank(
     Example: `crowdprism rank pairs.csv -o ranking.html`
     """
     from crowdprism.formats.comparison_files import read_comparisons
+    from crowdprism.formats.raw_annotations import folded
     from crowdprism.scoring import Comparisons
     from crowdprism.scoring import rank as rank_items
 
-    require_writable(output, files)
+    require_writable(output)
+    columns: dict[str, Any] = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group}
     with standard_input_as_file(files) as paths:
-        found = read_comparisons(
-            paths, max_size=max_size, left=left, right=right, winner=winner, judge=judge, group=group
-        )
+        found = read_comparisons(paths, max_size=max_size, gold=gold, **columns)
     for line in found.lines:
         remark(line)
-    data = Comparisons.from_columns(**found.columns, skip_missing=skip_missing)
+    if skip_label is not None:
+        no_winner = set(map(folded, split_names(skip_label)))
+        found.columns["winner"] = [None if folded(one) in no_winner else one for one in found.columns["winner"]]
+    data = Comparisons.from_columns(**found.columns, skip_missing=skip_missing or skip_label is not None)
     if data.n_skipped:
         remark(f"left out {counted(data.n_skipped, 'comparison')} without a winner")
+    if gold_file is not None:
+        data = add_gold(data, gold_file, max_size)
     position_bias = position_bias and found.knows_position
     ranking = rank_items(data, position_bias=position_bias, reliability=None if reliability else False)
     pair = None if different is None else ranking.difference(*two_names(different, ranking))
@@ -67,6 +75,22 @@ def rank(
         from crowdprism.report.ranking_page import ranking_page
 
         remark(f"wrote {write_whole(output, ranking_page(ranking))}")
+
+
+def add_gold(data: Comparisons, path: Path, max_size: str | None) -> Comparisons:
+    """Add the known winners of a file; pairs with an item that nobody compared are counted."""
+    from crowdprism.formats.comparison_files import read_comparisons
+    from crowdprism.formats.gold_file import Spelling
+
+    columns = read_comparisons(path, max_size=max_size).columns
+    spelled = [list(map(Spelling(data.items), columns[role])) for role in ("left", "right", "winner")]
+    own = set(data.items.tolist())
+    rows = [row for row in zip(*spelled, strict=True) if own.issuperset(row[:2])]
+    data = data.with_gold(*([row[at] for row in rows] for at in range(3)))
+    unknown = len(spelled[0]) - len(rows)
+    left_out = f"; left out {counted(unknown, 'row')} with an item that nobody compared" if unknown else ""
+    remark(f"{path}: known winners of {counted(len(data.known), 'pair')}{left_out}")
+    return data
 
 
 def two_names(text: str, ranking: Ranking) -> list[Any]:
@@ -83,6 +107,8 @@ def judge_columns(ranking: Ranking) -> dict[str, Any]:
     """Judges in the order of their names; reliability only where it was estimated."""
     columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "agreement": ranking.agreement}
     columns["left"] = ranking.left_share
+    if ranking.known_answers.any():
+        columns |= {"known": ranking.known_answers, "known_right": ranking.known_right}
     return columns if ranking.reliability is None else {**columns, "reliability": ranking.reliability}
 
 
@@ -93,6 +119,7 @@ def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
         "win_probabilities": ranking.win_probabilities(ranking.order) if ranking.covariance.ndim == 2 else None,
         "left_wins": None if ranking.position is None else asdict(ranking.position),
         "tie_share": ranking.tie_share,
+        "gold_accuracy": None if ranking.gold_accuracy is None else asdict(ranking.gold_accuracy),
         "judges": to_records(judge_columns(ranking)),
         "difference": None if pair is None else {**asdict(pair), "clear": pair.clear},
         "disagreements": ranking.surprises,
@@ -109,7 +136,7 @@ def to_record(ranking: Ranking, pair: Any, ask: int) -> dict[str, Any]:
 def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
-    print("\n".join([str(pair)] if pair is not None else ranking_lines(ranking)))
+    print_lines(*([str(pair)] if pair is not None else ranking_lines(ranking)))
     items = to_records(ranking.columns(), slice(N_SHOWN))
     shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
     print_table(
@@ -140,13 +167,13 @@ def rate(
     from crowdprism.report.ranking_page import rating_lines, ratings_page
     from crowdprism.scoring import rate as rate_items
 
-    require_writable(output, files)
+    require_writable(output)
     result = rate_items(reading.read(files))
     items, people = to_records(result.item_columns()), to_records(result.annotator_columns())
     if json:
         print_json({"icc": result.icc, "items": items, "annotators": people, "warnings": result.warnings})
     else:
-        print("\n".join(rating_lines(result)))
+        print_lines(*rating_lines(result))
         best = sorted(items, key=lambda row: -row["score"])[:N_RATED]
         print_records("Items with the highest scores", best)
         print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_RATED])

@@ -10,7 +10,7 @@ import typer
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOptions
 from crowdprism.cli.questions import ContentOptions, Page, describe_source
-from crowdprism.cli.run_folder import REPORT, require_writable
+from crowdprism.cli.run_folder import REPORT, leads_to, require_writable
 from crowdprism.cli.screen import remark
 from crowdprism.errors import counted
 
@@ -34,9 +34,9 @@ def report(
     from crowdprism.results.replacing import replacing_run
 
     read = files or []
-    own = output is None or (output.parent.resolve() == run.resolve() and output.name == REPORT)
+    own = output is None or (output.name == REPORT and leads_to(output.parent) == leads_to(run))
     if output is not None and not own:
-        require_writable(output, inputs=[*read, reading.gold_file])
+        require_writable(output)
     target: AbstractContextManager[Path | None] = nullcontext()
     manifest = read_manifest(run)
     if own and manifest is not None:  # a run of version 0.1.0 has no manifest to add to

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import nan
@@ -14,10 +14,14 @@ from typing import Any
 
 import crowdprism as cp
 from crowdprism.cli.screen import command_line, log_text
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import CrowdprismError, InvalidParameterError
 from crowdprism.files import locked, new_token, remove_leftovers, replacing_file
 
 REPORT = "report.html"
+# Parameters of commands by which they name what they read and write.
+ANNOTATIONS = ("files", "source")
+READ = (*ANNOTATIONS, "run", "gold_file", "answers", "features", "content", "truth")
+WRITTEN = ("output", "target", "page", "gold_out")
 FILE_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".html", ".parquet", ".xlsx", ".txt", ".npz")
 
 
@@ -58,20 +62,57 @@ def run_target(
     return replacing_run(output, kind=kind, force=force, inputs=[path for path in inputs if path is not None])
 
 
-def require_writable(path: Path | None, inputs: Iterable[Path | None] = ()) -> None:
-    """Raise, before the work, if a file cannot be written there, or only over an input or a part of a run."""
+def require_apart(given: Mapping[str, Any]) -> None:
+    """Raise, before a command begins, if a path that it writes is one that it reads, or is written twice."""
+    written: dict[Any, str] = {}
+    for name in WRITTEN:
+        path = given.get(name)
+        if path and written.setdefault(leads_to(path), path) is not path:
+            raise InvalidParameterError(f"{path} would be written twice. Give each output a name of its own.")
+        if path and name != "output":
+            require_writable(Path(path))
+    for name in READ:
+        paths = given.get(name) or ()
+        for path in [paths] if isinstance(paths, (str, Path)) else paths:
+            # Only where a file would be replaced can a folder or pattern hold an output.
+            holds_many = name in ANNOTATIONS and any(map(os.path.isfile, written.values()))
+            for file in files_of(path) if holds_many else [path]:
+                if leads_to(file) in written:
+                    raise InvalidParameterError(f"{file} is an input of this command; choose another for the output.")
+
+
+def leads_to(path: str | Path) -> Any:
+    """What stands at a path: equal for all its spellings and links."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return os.path.realpath(path)
+    return found.st_dev, found.st_ino
+
+
+def files_of(path: str | Path) -> list[Any]:
+    """The annotation files that a folder or pattern stands for; other paths stand for themselves."""
+    from crowdprism.formats.documents import expand
+
+    with suppress(CrowdprismError):  # it is a run folder, or nothing matches
+        return [path, *(file for file, _ in expand(os.fspath(path)))]
+    return [path]
+
+
+def require_writable(path: Path | None) -> None:
+    """Raise, before the work, if a file cannot be written there, or only over a part of a run or a store."""
     if path is None:
         return
-    from crowdprism.results.manifest import MANIFEST
+    from crowdprism.results.manifest import FOLDERS, MANIFEST
     from crowdprism.results.replacing import RUN_FILES
 
     if os.path.lexists(path) and not stat.S_ISREG(os.lstat(path).st_mode):
         raise InvalidParameterError(f"{path} exists and is no regular file; choose another name.")
-    for given in inputs:
-        if given is not None and given.resolve() == path.resolve():
-            raise InvalidParameterError(f"{path} is an input of this command; choose another name for the output.")
-    if path.name in (*RUN_FILES, MANIFEST) and (path.parent / MANIFEST).exists() and path.exists():
-        raise InvalidParameterError(f"{path} belongs to the run in {path.parent}; choose another name.")
+    above, over = path.parent, path.parent.parent
+    in_part = above.name in FOLDERS or above.name.startswith("files-")  # of labels in parts, and of stores
+    for folder, is_part in ((above, path.name in (*RUN_FILES, MANIFEST)), (over, in_part)):
+        if is_part and path.exists() and (folder / MANIFEST).exists():
+            raise InvalidParameterError(f"{path} belongs to the run or store in {folder}; choose another name.")
     above = next(parent for parent in path.absolute().parents if parent.exists())
     probe = above / f".{path.name}.{new_token()}"
     try:

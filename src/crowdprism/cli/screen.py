@@ -58,19 +58,32 @@ def log_text() -> str:
     return "".join(f"{line}\n" for line in _log)
 
 
+def printable(text: str) -> str:
+    """Text of which no sign steers a terminal; line ends stay."""
+    if text.replace("\n", "").isprintable():
+        return text
+    from crowdprism.annotations.notebook import visible
+
+    return "\n".join(map(visible, text.split("\n")))
+
+
+def print_lines(*texts: str) -> None:
+    print(printable("\n".join(texts)))
+
+
 def remark(text: str) -> None:
     """Print something that is not the result."""
     add_to_log(text)
     if not _quiet:
         when = f"{time.monotonic() - _start:6.2f} s  " if _verbose else ""
-        print(f"{when}{text}", file=sys.stderr)
+        print(f"{when}{printable(text)}", file=sys.stderr)
 
 
 def print_labelled(label: str, style: str, text: str) -> None:
-    """Print a message after a coloured word; names from data are printed as they are, never as markup."""
+    """Print a message after a coloured word; names from data are never taken as markup."""
     from rich.text import Text
 
-    console(stderr=True).print(Text(f"{label}: ", style=style) + Text(text))
+    console(stderr=True).print(Text(f"{label}: ", style=style) + Text(printable(text)))
 
 
 def print_error(text: str) -> None:
@@ -148,7 +161,7 @@ def format_cell(cell: Any) -> str:
     """A cell as text: fractions with three digits, unknown values as a dash."""
     if cell is None or cell != cell:
         return "-"
-    return f"{cell:.3f}" if isinstance(cell, float) else str(cell)
+    return f"{cell:.3f}" if isinstance(cell, float) else printable(str(cell))
 
 
 def print_json(record: Any) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import crowdprism as cp
 from crowdprism.cli.options import ReadingOption, ReadingOptions, split_names, standard_input_as_file
 from crowdprism.cli.run_folder import REPORT, rounded, run_target, save_csv
-from crowdprism.cli.screen import log_text, print_csv, print_json, print_records, remark, to_records
+from crowdprism.cli.screen import log_text, print_csv, print_json, print_lines, print_records, remark, to_records
 from crowdprism.errors import InvalidParameterError
 
 if TYPE_CHECKING:
@@ -122,7 +122,7 @@ class ChoiceOptions:
 def print_summary(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> None:
     from crowdprism.report.choices_page import annotator_rows, choice_lines, choice_rows
 
-    print("\n".join(choice_lines(result, annotations)))
+    print_lines(*choice_lines(result, annotations))
     print_records("Choices", choice_rows(result, annotations))
     lowest = sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])[:10]
     print_records("Annotators who miss most", lowest)

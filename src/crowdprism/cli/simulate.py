@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import typer
 
 import crowdprism as cp
-from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import print_table, remark
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
 
@@ -57,7 +56,6 @@ def simulate(
         raise InvalidParameterError("Give --truth or --dataset, not both.")
     if items is not None and items < 1:
         raise InvalidParameterError(f"--items must be at least 1, not {items}.")
-    require_writable(target, inputs=[truth])
     if machines is not None:
         made = label_by_machines(dataset, machines, items, annotators, amount, seed)
     else:

@@ -157,7 +157,7 @@ def predict(
     """
     from crowdprism.features import Recipe, item_features
 
-    run_folder.require_writable(output, inputs=[features])
+    run_folder.require_writable(output)
     model = load_trained(run)
     options.require_exists(features)
     device.apply(torch=True)

@@ -198,7 +198,7 @@ def read_mosaics(paths: Sequence[Path]) -> NDArray[np.uint8]:
     found = []
     for path in paths:
         try:
-            with Image.open(path) as picture:
+            with Image.open(path, formats=("JPEG",)) as picture:
                 grid = np.asarray(picture).reshape(TILES_PER_ROW, TILE_SIDE, TILES_PER_ROW, TILE_SIDE, 3)
         except (OSError, ValueError) as error:
             raise UnreadableFileError(f"{path} cannot be read ({error}). Copy the file again.") from error

@@ -16,10 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from crowdprism.errors import UnreadableFileError
 from crowdprism.experiments import spec
 from crowdprism.experiments.spec import Budget, Cell, Data, Method, Published, Study, require_known, without_none
 
 Row = dict[str, Any]
+ROW_START = b'{"fit": {'
 DONE, FAILED = "done", "failed"
 
 
@@ -163,12 +165,13 @@ class RowStore:
 
     def read(self) -> dict[str, Row]:
         rows: dict[str, Row] = {}
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []:
+        for line in self.path.read_bytes().splitlines() if self.path.exists() else []:
             try:
                 row = json.loads(line)
-            except json.JSONDecodeError:
-                continue
-            rows[key_of(row["fit"])] = row
+                rows[key_of(row["fit"])] = row
+            except (ValueError, KeyError, TypeError, RecursionError) as error:
+                if not ROW_START.startswith(line[: len(ROW_START)]):
+                    raise UnreadableFileError(f"{self.path} holds something else than rows of experiments.") from error
         return rows
 
     def append(self, rows: Iterable[Mapping[str, Any]]) -> None:

@@ -1,8 +1,9 @@
 """What an experiment is, as frozen records, and how they are read from TOML.
 
 A `Study` is one table: columns (`Cell`: a data set and its crowd), rows (`Method`), published numbers, and `Budget`s
-that say how much of it is run. Every key of a specification is checked; an unknown key is an error that lists the known
-ones. `crowdprism.experiments.fits` turns a study and a budget into single fits.
+that say how much of it is run. A study with `base = "T1"` holds only what differs from that study. Every key of a
+specification is checked; an unknown key is an error that lists the known ones. `crowdprism.experiments.fits` turns a
+study and a budget into single fits.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypedDict, TypeVar, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
@@ -23,6 +24,19 @@ from crowdprism.errors import InvalidParameterError
 Parameters = Mapping[str, Any]
 Grid = Mapping[str, Annotated[tuple[Any, ...], Meta(min_length=1)]]
 Record = TypeVar("Record")
+INHERITED = ("source", "text", "pairs", "parameters", "grid", "tied")  # keys that a study takes from its base
+FileName = Annotated[str, Meta(pattern=r"\A\w[\w. -]*\Z")]  # without separators: pages and figures are named by it
+Parts = list[dict[str, Any]]
+Named = dict[str, dict[str, Any]]
+
+
+# A specification as TOML, before its parts are read.
+class Shape(TypedDict, total=False):
+    cells: Parts
+    deviations: Parts
+    methods: Named
+    budgets: Named
+    published: Named
 
 
 @dataclass(frozen=True)
@@ -66,7 +80,7 @@ class Data:
 class Cell:
     """A column of the table; `parameters` apply to every classifier in it, such as the network."""
 
-    name: str
+    name: FileName
     title: str
     data: Data
     parameters: Parameters = field(default_factory=dict)
@@ -128,7 +142,7 @@ class Published:
 class Study:
     """A whole table; its `figure` is test accuracy in per cent, or the error of the confusion matrices."""
 
-    name: str
+    name: FileName
     title: str
     source: str
     cells: tuple[Cell, ...]
@@ -179,16 +193,33 @@ def load_study(name: str) -> Study:
     if name.endswith(".toml"):
         try:
             return read_study(Path(name).read_text(encoding="utf-8"), where=name)
-        except OSError as error:
-            raise InvalidParameterError(f"The specification {name} cannot be read: {error.strerror}.") from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidParameterError(f"The specification {name} cannot be read: {error}.") from error
+    return read_study(shipped_text(name), where=f"{name}.toml")
+
+
+def shipped_text(name: str) -> str:
+    """The specification of a study that comes with crowdprism."""
     chosen = next((one for one in study_names() if one.lower() == name.lower()), None)
     if chosen is None:
         raise InvalidParameterError(
             f"There is no study {name!r}; there are {nearest_first(name, study_names())}. "
             "A path that ends in .toml reads a specification of your own."
         )
-    file = resources.files("crowdprism.experiments").joinpath("paper", f"{chosen}.toml")
-    return read_study(file.read_text(encoding="utf-8"), where=file.name)
+    return resources.files("crowdprism.experiments").joinpath("paper", f"{chosen}.toml").read_text(encoding="utf-8")
+
+
+def with_base(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A specification with what it leaves to the study named as its `base`: `INHERITED` keys and further methods.
+
+    Methods of single columns stay behind.
+    """
+    if "base" not in raw:
+        return raw
+    base = tomllib.loads(shipped_text(str(raw["base"])))
+    methods = {name: one for name, one in base["methods"].items() if "cells" not in one} | raw.get("methods", {})
+    own = {key: value for key, value in raw.items() if key != "base"}
+    return {key: base[key] for key in INHERITED if key in base} | own | {"methods": methods}
 
 
 def nearest_first(word: str, known: Collection[str]) -> str:
@@ -206,8 +237,10 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
     """Read a specification; an unknown key, cell or method is an error that lists the known ones."""
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidParameterError(f"{where} is not valid TOML: {error}.") from error
+        msgspec.convert(raw, Shape)
+        raw = dict(with_base(raw))
+    except (tomllib.TOMLDecodeError, RecursionError, msgspec.ValidationError) as error:
+        raise InvalidParameterError(f"{where} is not valid TOML, or not that of a study: {error}.") from error
     for part in ("cells", "methods", "budgets"):
         if not raw.get(part):
             raise InvalidParameterError(f"{where} has no {part}; a study needs cells, methods and budgets.")

@@ -18,6 +18,7 @@ from crowdprism import errors
 from crowdprism.datasets.folder import import_pillow
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.features.recipe import choose_embedding, embed_in_batches
+from crowdprism.formats.item_content import PILLOW_FORMATS
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -101,7 +102,7 @@ def read_pixels(path: Path, side: int) -> NDArray[np.uint8]:
     """(side, side, 3) RGB pixels of the whole image, scaled and not cropped."""
     Image = import_pillow('pip install "crowdprism[images]" (this also installs a pretrained network).')
     try:
-        with Image.open(path) as picture:
+        with Image.open(path, formats=(*PILLOW_FORMATS, "PPM", "TIFF")) as picture:
             if picture.width * picture.height > MOST_PIXELS:
                 raise UnreadableFileError(
                     f"{path} has {picture.width} x {picture.height} pixels; at most {MOST_PIXELS} are read."

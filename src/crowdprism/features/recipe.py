@@ -66,7 +66,7 @@ def cached(what: Iterable[Any], make: Callable[[], NDArray[Any]]) -> NDArray[Any
     """The array of `make`, from the cache if `what` was embedded before; a cache that fails only costs time."""
     key = hashlib.sha256(json.dumps([CACHE_VERSION, *what], default=str).encode()).hexdigest()
     path = cache_folder() / "embeddings" / f"{key[:32]}.npy"
-    with suppress(OSError, ValueError):
+    with suppress(OSError, ValueError, EOFError):
         return np.asarray(np.load(path, allow_pickle=False))
     made = make()
     with suppress(OSError), replacing_file(path, suffix=".npy") as fresh:

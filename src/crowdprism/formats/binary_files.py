@@ -69,6 +69,7 @@ def array_of(data: bytes, name: str) -> NDArray[Any]:
 CELL_BYTES = 16  # what polars takes at least for a cell of text
 MAGIC = b"PAR1"
 MOST_NESTED = 16  # a footer nests six deep
+MOST_PARTS = 2**24  # of one header; that of 50,000 columns has some 4 million, and a part takes up to 100 bytes
 BOOLEANS, BYTE, INTEGERS, DOUBLE, BINARY, LISTS, STRUCT = (1, 2), 3, (4, 5, 6), 7, 8, (9, 10), 12
 # Numbers of fields in the structs of the format.
 ROW_GROUPS, N_ROWS = 4, 3
@@ -178,10 +179,12 @@ class Thrift:
     def __init__(self, data: Buffer, at: int) -> None:
         self.data = data
         self.at = at
+        self.n_parts = 0
 
     def take(self, size: int) -> bytes:
-        if not 0 <= size <= len(self.data) - self.at:
-            raise ValueError("a header ends too early")
+        self.n_parts += 1
+        if not 0 <= size <= len(self.data) - self.at or self.n_parts > MOST_PARTS:
+            raise ValueError("a header ends too early, or is too long")
         self.at += size
         return self.data[self.at - size : self.at]
 

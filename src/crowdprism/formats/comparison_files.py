@@ -26,14 +26,15 @@ ROLES: dict[str, tuple[str, ...]] = {
     "winner": ("winner", "preferred", "preference", "better", "selected", "outcome", "result", *SYNONYMS["label"]),
     "judge": SYNONYMS["annotator"],
     "group": (),
+    "gold": SYNONYMS["gold"],
 }  # fmt: skip
 REQUIRED = ("left", "right", "winner")
-Row = tuple[Any, Any, Any, Any, Any]  # in the order of ROLES
+Row = tuple[Any, Any, Any, Any, Any, Any]  # in the order of ROLES
 
 
 @dataclass
 class RawComparisons:
-    """Columns as files give them, and the account of the reading; `judge` and `group` are None where not known."""
+    """Columns as files give them, None for optional ones that no file has, and the account of the reading."""
 
     columns: dict[str, Any]
     lines: list[str] = field(default_factory=list)
@@ -56,9 +57,9 @@ def read_comparisons(
     source
         As in `read_annotations`.
     columns
-        Names of the columns or fields `left`, `right`, `winner`, `judge` and `group`, where the reader should not
-        choose. In Label Studio exports `left` and `right` are fields of the task's data and `winner` is the question;
-        in Argilla exports `winner` is the question.
+        Names of the columns or fields `left`, `right`, `winner`, `judge`, `group` and `gold`, where the reader should
+        not choose. In Label Studio exports `left` and `right` are fields of the task's data, and `winner` is the
+        question, as in Argilla exports.
 
     Examples
     --------
@@ -75,6 +76,9 @@ def read_comparisons(
         with decoding(document.name):
             parts.append(read_document(document))
     known = {role: [part.columns[role] for part in parts] for role in ROLES}
+    if any(one is not None for one in known["gold"]):  # in some of the files
+        sizes = [len(part.columns["left"]) for part in parts]
+        known["gold"] = [size * [None] if one is None else one for one, size in zip(known["gold"], sizes, strict=True)]
     return RawComparisons(
         {role: None if any(one is None for one in found) else joined(found) for role, found in known.items()},
         [line for part in parts for line in part.lines],
@@ -140,12 +144,15 @@ def pairwise_rows(document: Document) -> Iterator[Row]:
                     remedy="Name them with {left} and {right}",
                 )
             roles = dict(zip(("left", "right"), texts, strict=True))
-        for annotation in label_studio.annotations_of(task):
-            if annotation.get("was_cancelled") and not document.options.include_rejected:
+        answers = label_studio.annotations_of(task)
+        gold = next((label_studio.label_of(one, question) for one in answers if one.get("ground_truth")), None)
+        for annotation in answers:
+            cancelled = annotation.get("was_cancelled") and not document.options.include_rejected
+            if cancelled or annotation.get("ground_truth"):
                 continue
             winner = label_studio.label_of(annotation, question)
             judge = label_studio.person(annotation.get("completed_by"))
-            yield data[roles["left"]], data[roles["right"]], winner, judge, data.get(document.asked.get("group"))
+            yield data[roles["left"]], data[roles["right"]], winner, judge, data.get(document.asked.get("group")), gold
 
 
 def ranking_rows(document: Document) -> Iterator[Row]:
@@ -156,7 +163,7 @@ def ranking_rows(document: Document) -> Iterator[Row]:
             continue
         for one, other in combinations(ranked_options(value, document.place(place)), 2):
             winner = "tie" if one[1] == other[1] else one[0] if one[1] < other[1] else other[0]
-            yield one[0], other[0], winner, user, None
+            yield one[0], other[0], winner, user, None, None
 
 
 def ranked_options(value: Any, where: str) -> list[tuple[str, float]]:

@@ -24,6 +24,8 @@ IMAGES = {"png": "png", "jpg": "jpeg", "jpeg": "jpeg", "gif": "gif", "webp": "we
 NESTED = ("data", "fields")  # where tasks of Label Studio and records of Argilla keep what they show
 MOST_COLUMNS = 12
 MOST_IMAGE_BYTES = 3_000_000  # of one image that is put into a page as it is
+MOST_PIXELS = 10**8  # of one image that is made smaller
+PILLOW_FORMATS = ("BMP", "GIF", "JPEG", "PNG", "WEBP")  # whatever its name, a file of another format may run a program
 
 
 class Shown(NamedTuple):
@@ -138,15 +140,18 @@ def image_address(path: Path, folder: Path, pixels: int) -> str:
         if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
             return ""
         kind = IMAGES[path.suffix[1:].lower()]
-        data = path.read_bytes() if path.stat().st_size <= MOST_IMAGE_BYTES or find_spec("PIL") else b""
         if kind != "svg+xml" and find_spec("PIL"):
             from PIL import Image
 
             made = io.BytesIO()
-            with Image.open(io.BytesIO(data)) as image:
+            with Image.open(path, formats=PILLOW_FORMATS) as image:
+                if image.width * image.height > MOST_PIXELS:
+                    return ""
                 image.thumbnail((pixels, pixels))
                 image.convert("RGB").save(made, "JPEG", quality=85)
             kind, data = "jpeg", made.getvalue()
-    except (OSError, ValueError):
+        else:
+            data = path.read_bytes() if path.stat().st_size <= MOST_IMAGE_BYTES else b""
+    except Exception:  # Pillow raises many kinds for damaged files
         return ""
     return f"data:image/{kind};base64,{base64.b64encode(data).decode()}" if data else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Required, TypedDict
 
@@ -61,8 +62,7 @@ def loads(text: str) -> Any:
 def distinct_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        keys = [key for key, _ in pairs]
-        repeated = next(key for place, key in enumerate(keys) if key in keys[:place])
+        repeated, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise RepeatedKeyError(f"an object has the key {repeated!r} twice")
     return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import lzma
 import os
@@ -11,6 +12,7 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from itertools import accumulate
 from pathlib import Path
 
@@ -115,16 +117,8 @@ def unpack(packed: bytes, name: str, max_size: int | None = None) -> bytes:
 
 def gzip_chunks(packed: bytes) -> Iterator[bytes]:
     """Unpack every gzip member, piece by piece; zeros after the last one are padding."""
-    rest = packed
-    while rest.strip(b"\0") if len(rest) < CHUNK else rest:
-        stream = zlib.decompressobj(wbits=31)
-        while not stream.eof:
-            chunk = stream.decompress(rest, CHUNK)
-            rest = stream.unconsumed_tail
-            if not chunk and not rest and not stream.eof:
-                raise EOFError("it ends before the end of its content")
-            yield chunk
-        rest = stream.unused_data
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        yield from iter(partial(file.read, CHUNK), b"")
 
 
 def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.errors import InvalidParameterError
-from crowdprism.networks.losses import Batch, confusion_gram, log_columns
+from crowdprism.networks.losses import Batch, confusion_gram, log_columns, log_rows
 
 ALL_ROWS_LIMIT = 2**14  # numbers; a smaller table costs less whole than gathered
 ALL_SKILLS_LIMIT = 2**17  # annotators; Adam passes over as many skills in the time of gathering those of a batch
@@ -155,7 +155,7 @@ class LogitConfusions(AnnotatorLayer):
     centre: Tensor | None  # (true class, given label) that rows are shrunk to; None for zero
 
     def _log_confusions_of(self, rows: Tensor) -> Tensor:
-        return torch.log_softmax(rows if self.common is None else rows + self.common, dim=-1)
+        return log_rows(rows if self.common is None else rows + self.common)
 
     def deviation(self, batch: Batch) -> Tensor:
         rows = self.table.rows(batch)

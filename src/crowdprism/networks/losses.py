@@ -58,6 +58,14 @@ class Batch:
         return self._distinct[1]
 
 
+def log_rows(logits: Tensor) -> Tensor:
+    """Log softmax over the last axis of tables (annotator, true class, given label).
+
+    Given labels come first in memory: over a few numbers that stand together, torch's softmax is several times slower.
+    """
+    return torch.log_softmax(logits.movedim(-1, 0).contiguous(), dim=0).movedim(0, -1)
+
+
 def log_columns(
     log_confusions: Tensor,  # (annotator, true class, given label), rows sum to one
     annotator: Tensor,  # (annotation,)

@@ -37,6 +37,15 @@ def ranking_lines(ranking: Ranking) -> Iterator[str]:
         if len(worst):
             listed = ", ".join(map(str, ranking.judges[worst[:5]]))
             yield f"Judges whose answers say little about the items: {listed}."
+    if ranking.gold_accuracy is not None:
+        yield f"Without gold, the ranking puts the known winner first in {ranking.gold_accuracy} of known pairs."
+    answers, right = ranking.known_answers, ranking.known_right
+    if answers.any():
+        least = int(np.argmin((right + 1) / (answers + 2)))
+        yield (
+            f"Judges gave the known answer in {right.sum() / answers.sum():.0%} of {answers.sum()} cases, "
+            f"{ranking.judges[least]} in {right[least]} of {answers[least]}."
+        )
     if ranking.groups:
         found = ranking.differing_items()[:3]
         said = [f"{group} finds {item} {'better' if gap > 0 else 'worse'}" for item, group, gap, _ in found]
@@ -99,9 +108,12 @@ def _matrix(ranking: Ranking) -> PageTable:
 def _judges(ranking: Ranking) -> PageTable:
     careful = np.full(len(ranking.judges), np.nan) if ranking.reliability is None else ranking.reliability
     columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "reliability": careful}
+    if ranking.known_answers.any():
+        columns |= {"known": ranking.known_answers, "right": ranking.known_right}
     return table_of(
         "Judges, least reliable first: how likely an answer was careful, how often the preferred item has the higher "
-        "score, how often the left item was preferred",
+        "score, how often the left item was preferred"
+        + ("; answers on pairs with a known winner, and how many were right" if ranking.known_answers.any() else ""),
         {**columns, "agreement": ranking.agreement, "left": ranking.left_share},
         np.lexsort((ranking.agreement, careful))[:MAX_ROWS],
     )

@@ -50,15 +50,15 @@ def replacing_run(
 
 def require_own_folder(target: Path, inputs: Iterable[str | os.PathLike[str]]) -> None:
     """Refuse links, the current folder, files, and a folder that holds what the work reads."""
-    place = target.resolve()
+    place = Path(os.path.realpath(target))  # which, unlike `resolve`, takes links that lead in a circle
     if target.is_symlink():
         raise InvalidParameterError(f"{target} is a link. Name the folder itself ({os.path.realpath(target)}).")
-    if Path.cwd().resolve() in (target.absolute(), place):
+    if Path(os.path.realpath(os.curdir)) in (target.absolute(), place):
         raise InvalidParameterError("A run folder cannot be the current folder. Name a folder of its own, such as run.")
     if target.exists() and not target.is_dir():
         raise InvalidParameterError(f"{target} exists and is not a folder; choose another folder.")
     for given in inputs:
-        path = Path(given).resolve()
+        path = Path(os.path.realpath(given))
         if path == place or place in path.parents:
             raise InvalidParameterError(f"The input {given} is inside {target}, where the run goes; choose another.")
 
@@ -111,33 +111,16 @@ def current_run(target: Path, *, kind: str, force: bool, keep: bool) -> Mapping[
         manifest = read_manifest(target)
     except ResultFormatError as error:
         raise InvalidParameterError(f"{target} is not a run folder of crowdprism ({error}); choose another.") from error
-    if manifest is None:
-        files: Mapping[str, FileEntry] = run_without_manifest(target, own, force=force)
-    else:
+    if manifest is not None:
         require_replaceable(target, manifest, kind=kind, force=force, keep=keep)
         settle(target, manifest)
-        files = manifest.files
+    elif own:
+        raise InvalidParameterError(
+            f"{target} exists and is not a run folder of crowdprism: it holds {some(sorted(own))}. Choose another folder."
+        )
     for name in stagings:
         shutil.rmtree(target / name, ignore_errors=True)
-    return files
-
-
-def run_without_manifest(target: Path, names: set[str], *, force: bool) -> dict[str, FileEntry]:
-    """The files of a run of version 0.1.0, which had no manifest; nothing else may stand in such a folder."""
-    if not names:
-        return {}
-    foreign = sorted(names - set(RUN_FILES))
-    if foreign or not names & {"result.json", "findings.csv"}:
-        raise InvalidParameterError(
-            f"{target} exists and is not a run folder of crowdprism: it holds {some(foreign or sorted(names))}. "
-            "Choose another folder."
-        )
-    if not force:
-        raise InvalidParameterError(
-            f"{target} holds a run without a manifest, as crowdprism 0.1.0 wrote it; its files may be yours.",
-            remedy="Choose another folder, or replace it with {force:True}.",
-        )
-    return {name: entry for name in sorted(names) if (entry := entry_of(target / name)) is not None}
+    return {} if manifest is None else manifest.files
 
 
 def require_replaceable(target: Path, manifest: Manifest, *, kind: str, force: bool, keep: bool) -> None:
@@ -205,8 +188,9 @@ def to_disk(path: Path) -> FileEntry:
 def settle(target: Path, manifest: Manifest) -> None:
     """Move the files of a run to their plain names, and remove those of the run before."""
     staging = target / manifest.staging
-    if staging.is_symlink():
-        raise InvalidParameterError(f"{staging} is a link, which crowdprism never makes; remove it.")
+    for path in (place / name for place in (staging, target) for name in ("", *FOLDERS)):
+        if path.is_symlink():  # files would be moved from or to where it leads
+            raise InvalidParameterError(f"{path} is a link, which crowdprism never makes; remove it.")
     for name in FOLDERS:
         if any(file.startswith(f"{name}/") for file in manifest.files):
             (target / name).mkdir(exist_ok=True)

@@ -22,7 +22,8 @@ from scipy.linalg import cho_factor, cho_solve
 
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
 from crowdprism.annotations.pairs import sums_by
-from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
+from crowdprism.scoring.comparisons import LEFT, RIGHT, SKIPPED, TIE, Comparisons
+from crowdprism.scoring.known_winners import KnownWinners
 from crowdprism.scoring.many_items import SparseInformation, sparse_quadratic
 
 N_OUTCOMES = 3
@@ -53,6 +54,13 @@ class Pairs:
     n_items: int
     n_judges: int
     has_ties: bool
+    known: KnownWinners
+
+    def marks(self) -> tuple[FloatArray, FloatArray]:
+        """(n_judges,) each judge's answers on pairs whose outcome is known, and how many of them were right."""
+        gold = self.known.of_pairs(self.left, self.right, self.n_items)[self.row_pair]
+        answers, right = (self.row_count * one for one in (gold != SKIPPED, gold == self.row_outcome))
+        return sums_by(self.row_judge, answers, self.n_judges), sums_by(self.row_judge, right, self.n_judges)
 
     def by_outcome(self, weight: FloatArray) -> FloatArray:
         key = self.row_pair * N_OUTCOMES + self.row_outcome
@@ -83,6 +91,7 @@ def pairs_of(comparisons: Comparisons, *, with_judges: bool) -> Pairs:
         n_items=n_items,
         n_judges=n_judges,
         has_ties=bool((comparisons.outcome == TIE).any()),
+        known=KnownWinners(*comparisons.known.T),
     )
 
 
@@ -173,7 +182,7 @@ def regular(table: Any, model: RankingModel, pairs: Pairs) -> Any:
 
     free = free_places(model, pairs)
     if isinstance(table, SparseInformation):  # conjugate gradients from 0 hold the mean by themselves
-        return replace(table, table=table.table + diags_array(model.precision, format="csr")).at(free)
+        return (table + diags_array(model.precision, format="csr")).at(free)
     table = table + np.diag(model.precision)
     if model.spread is None:
         table[: pairs.n_items, : pairs.n_items] += 1.0 / pairs.n_items
@@ -188,13 +197,14 @@ def newton(model: RankingModel, pairs: Pairs, counts: FloatArray) -> FloatArray:
 
     def look(at: FloatArray) -> tuple[FloatArray, float]:
         p = outcome_probabilities(at, pairs)
-        return p, float(weight @ np.log(p[seen]) - (precision * at**2).sum() / 2)
+        value = float(weight @ np.log(p[seen]) - (precision * at**2).sum() / 2)
+        return p, value + pairs.known.log_density(at)
 
     p, value = look(theta)
     for _ in range(NEWTON_STEPS if model.reliability is None else 1):  # EM needs no more than a step uphill
-        slope = (gradient(p, pairs, counts) - precision * theta)[free]
+        slope = (gradient(p, pairs, counts) + pairs.known.gradient(theta) - precision * theta)[free]
         step = np.zeros_like(theta)
-        table = regular(information(p, pairs, total), model, pairs)
+        table = regular(information(p, pairs, total) + pairs.known.information(theta), model, pairs)
         sparse = isinstance(table, SparseInformation)
         step[free] = table.solve(slope) if sparse else cho_solve(cho_factor(table), slope)
         p, following = look(theta + step)
@@ -225,12 +235,16 @@ class JudgedAnswers:
             wrong = (1 - model.reliability)[pairs.row_judge] * model.habit[pairs.row_judge, pairs.row_outcome]
             probability = right + wrong
             found = found * right / probability
-        return Expectation(float(pairs.row_count @ np.log(probability)), found, np.array([found.sum()]))
+        log_likelihood = float(pairs.row_count @ np.log(probability)) + pairs.known.log_density(model.theta)
+        return Expectation(log_likelihood, found, np.array([found.sum()]))
 
 
 def habits(sides: FloatArray, pairs: Pairs) -> FloatArray:
-    """(n_judges, outcome) answers by habit; ties come at the crowd's rate, or habits would explain all of them."""
-    tie = float(pairs.row_count[pairs.row_outcome == TIE].sum() / pairs.row_count.sum())
+    """(n_judges, outcome) answers by habit; ties come at the crowd's rate, or habits would explain all of them.
+
+    One answer more, which is no tie, keeps sides possible where all answers are ties.
+    """
+    tie = float(pairs.row_count[pairs.row_outcome == TIE].sum() / (pairs.row_count.sum() + HABIT))
     return np.concatenate([sides * (1 - tie), np.full((len(sides), 1), tie)], axis=1)
 
 
@@ -267,6 +281,7 @@ def covariance(model: RankingModel, pairs: Pairs) -> Any:
     careful = found.counts / pairs.row_count
     by_pair = sums_by(pairs.row_pair, found.counts, len(pairs.left))
     table = information(outcome_probabilities(model.theta, pairs), pairs, by_pair)
+    table = table + pairs.known.information(model.theta)
     free, sparse = free_places(model, pairs), isinstance(table, SparseInformation)
     if model.reliability is not None:
         lost, shared = _lost(model, pairs, careful)
@@ -320,7 +335,8 @@ def fit_pairs(
     """Climb to the scores; returns the climb and the covariance of theta."""
     model = RankingModel(np.zeros(pairs.n_items + 2), SPREAD if prior else None, position_bias)
     if with_judges:
-        start = np.full(pairs.n_judges, CAREFUL / (CAREFUL + CARELESS))
+        answers, right = pairs.marks()
+        start = (right + CAREFUL) / (answers + CAREFUL + CARELESS)
         model = replace(model, reliability=start, habit=habits(np.full((pairs.n_judges, 2), 0.5), pairs))
     n_steps = max_iter if with_judges else 1
     run = climb(JudgedAnswers(pairs), model, partial(maximize, pairs=pairs), title="Bradley-Terry", max_iter=n_steps)

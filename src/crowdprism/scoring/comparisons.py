@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
+from crowdprism.annotations import names as naming
 from crowdprism.annotations.names import NameArray, encode, is_missing, is_text_column, plain, positions
 from crowdprism.errors import InvalidAnnotationsError, some
 
@@ -29,7 +30,8 @@ class Comparisons:
     """Which of two items was found better, by whom; build one with `from_columns`.
 
     `left`, `right` and `judge` are positions in `items` and `judges`; `outcome` is 0 where the left item was better, 1
-    the right one, 2 a tie; `group` is None where judges have no groups. `n_skipped` rows had no winner.
+    the right one, 2 a tie; `group` is None where judges have no groups. `n_skipped` rows had no winner. `known` has the
+    pairs whose outcome is known: the item with the lower code, the other, and the outcome as if the former stood left.
 
     Examples
     --------
@@ -46,10 +48,19 @@ class Comparisons:
     group: NDArray[Any] | None = None
     groups: NameArray | None = None
     n_skipped: int = 0
+    known: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 3), dtype=np.int64))
 
     @classmethod
     def from_columns(
-        cls, left: Any, right: Any, winner: Any, judge: Any = None, *, group: Any = None, skip_missing: bool = False
+        cls,
+        left: Any,
+        right: Any,
+        winner: Any,
+        judge: Any = None,
+        *,
+        group: Any = None,
+        gold: Any = None,
+        skip_missing: bool = False,
     ) -> Comparisons:
         """Build from columns of equal length, one row per comparison.
 
@@ -63,10 +74,12 @@ class Comparisons:
             Who compared; None if that is not known.
         group
             A group of judges per row, such as `expert` and `crowd`.
+        gold
+            The winner where it is known, written as `winner`; else None or empty.
         skip_missing
             Leave out rows without a winner (they are counted) instead of stopping.
         """
-        columns = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group}
+        columns = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group, "gold": gold}
         sizes = {name: len(column) for name, column in columns.items() if column is not None}
         if len(set(sizes.values())) > 1:
             raise InvalidAnnotationsError(f"The columns have different lengths: {sizes}.")
@@ -88,7 +101,28 @@ class Comparisons:
         if not kept.any():
             raise InvalidAnnotationsError(f"None of the {len(kept)} comparisons has a winner. Write ties as `tie`.")
         whole = cls(first, second, outcome, by, items, judges, member, groups, int((~kept).sum()))
-        return whole if kept.all() else whole.select(kept)
+        whole = whole if kept.all() else whole.select(kept)
+        return whole if gold is None else whole.with_gold(columns["left"], columns["right"], columns["gold"])
+
+    def with_gold(self, left: Any, right: Any, winner: Any) -> Comparisons:
+        """Add pairs whose winner is known, from columns as in `from_columns`; rows without a winner say nothing."""
+        given = [at for at, one in enumerate(winner) if not (is_missing(one) or one == "")]
+        sides = [[column[at] for at in given] for column in (left, right)]
+        first, second = (naming.known_positions(self.items, side, "items", given="items with gold") for side in sides)
+        _require_two_items(self.items, first, second)
+        columns = {"left": sides[0], "right": sides[1], "winner": [winner[at] for at in given]}
+        outcome = _outcomes(columns, self.items, first, second, skip_missing=False)
+        outcome = np.where((first > second) & (outcome != TIE), RIGHT - outcome, outcome)
+        rows = np.stack([np.minimum(first, second), np.maximum(first, second), outcome], axis=1)
+        known = np.unique(np.concatenate([self.known, rows]), axis=0)
+        twice = np.flatnonzero((np.diff(known[:, :2], axis=0) == 0).all(axis=1))
+        if len(twice):
+            pair = self.items[known[twice[0], :2]].tolist()
+            raise InvalidAnnotationsError(
+                f"Gold contradicts itself on {len(twice)} of {len(known) - len(twice)} pairs, first on {pair[0]!r} and "
+                f"{pair[1]!r}. Keep one known winner for each pair."
+            )
+        return replace(self, known=known)
 
     @property
     def n_items(self) -> int:
@@ -163,7 +197,7 @@ def _outcomes(
         names, code = encode(winner)
         item = positions(items, names)[code]
         is_left, is_right = item == left, item == right
-    found = np.where(is_left, LEFT, RIGHT).astype(np.int8)
+    found = (~is_left).astype(np.int8)  # LEFT or RIGHT
     rest = np.flatnonzero(~(is_left | is_right))
     if not len(rest):
         return found
@@ -175,7 +209,8 @@ def _outcomes(
             f"{rest[np.argmax(missing)]} (from 0).",
             remedy="Pass {skip_missing:True} to leave them out, or write ties as `tie`.",
         )
-    word = np.array([WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()], dtype=np.int8)
+    meant = [WORDS.get(str(one).strip().lower(), SKIPPED) for one in distinct.tolist()]
+    word = np.where(positions(items, distinct) < 0, meant, SKIPPED).astype(np.int8)  # another item's name is no word
     found[rest] = np.where(missing, SKIPPED, word[code])
     wrong = (found[rest] == SKIPPED) & ~missing
     if wrong.any():

@@ -22,6 +22,9 @@ class SparseInformation:
     table: Any  # sparse (n, n)
     shared: Any = None  # sparse (n, n_judges)
 
+    def __add__(self, more: Any) -> SparseInformation:
+        return SparseInformation((self.table + more).tocsr(), self.shared)
+
     def at(self, places: NDArray[Any]) -> SparseInformation:
         """The information about some of the parameters."""
         return SparseInformation(self.table[places][:, places], None if self.shared is None else self.shared[places])
@@ -57,6 +60,14 @@ class SparseInformation:
         return np.asarray(found)
 
 
+def laplacian(left: NDArray[Any], right: NDArray[Any], weight: FloatArray, size: int) -> Any:
+    """Sparse (size, size) sum of weight * (e_left - e_right) (e_left - e_right)' over pairs."""
+    from scipy.sparse import coo_array
+
+    ends = np.concatenate([left, right, left, right]), np.concatenate([right, left, left, right])
+    return coo_array((np.concatenate([-weight, -weight, weight, weight]), ends), shape=(size, size))
+
+
 def sparse_quadratic(
     left: NDArray[np.int64],  # (n_pairs,)
     right: NDArray[np.int64],
@@ -68,8 +79,7 @@ def sparse_quadratic(
     from scipy.sparse import block_array, coo_array
 
     size = len(edges) - 1
-    ends = np.concatenate([left, right, left, right]), np.concatenate([right, left, left, right])
-    inner = coo_array((np.concatenate([-by_d, -by_d, by_d, by_d]), ends), shape=(size, size))
+    inner = laplacian(left, right, by_d, size)
     corner = np.array([edges[-1], [edges[-1, 1], by_tie]])
     outer = coo_array(edges[:-1])
     return SparseInformation(block_array([[inner, outer], [outer.T, coo_array(corner)]], format="csr"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray, plain, positions
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, some
-from crowdprism.results.intervals import Estimate
+from crowdprism.results.intervals import Estimate, beta_interval
 from crowdprism.scoring.bradley_terry import Pairs, RankingModel, answer_probabilities, fit_pairs, pairs_of
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
+from crowdprism.scoring.known_winners import KnownWinners
 
 LEVEL = 0.95
 ROWS_AT_ONCE = 1000
@@ -70,6 +71,10 @@ class Ranking:
     judges, judge_counts, reliability, left_share, agreement
         Judges, their comparisons, the probability that an answer was careful, how often each preferred the left item,
         and how often the item that each preferred is the one with the higher score.
+    known_answers, known_right
+        (n_judges,) each judge's answers on pairs whose winner is known, and how many of them named it.
+    gold_accuracy
+        How often a ranking that did not see gold puts the known winner first; None without gold.
     surprises
         Pairs whose votes contradict the ranking: first, second, wins of the first, comparisons, standard deviations.
     groups
@@ -90,6 +95,9 @@ class Ranking:
     reliability: FloatArray | None
     left_share: FloatArray
     agreement: FloatArray
+    known_answers: NDArray[Any]
+    known_right: NDArray[Any]
+    gold_accuracy: Estimate | None = None
     surprises: tuple[tuple[Any, Any, float, int, float], ...] = ()
     groups: Mapping[Any, Ranking] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
@@ -221,6 +229,7 @@ def rank(
     judge: Any = None,
     *,
     group: Any = None,
+    gold: Any = None,
     position_bias: bool = True,
     reliability: bool | None = None,
     prior: bool = True,
@@ -229,7 +238,7 @@ def rank(
 
     Parameters
     ----------
-    left, right, winner, judge, group
+    left, right, winner, judge, group, gold
         Columns as in `Comparisons.from_columns`; or `left` alone: `Comparisons`, a file or files, or a data frame.
     position_bias
         Estimate by how much the left place is preferred.
@@ -247,20 +256,20 @@ def rank(
     if right is None and not isinstance(left, Comparisons):
         from crowdprism.formats.comparison_files import read_comparisons
 
-        found = read_comparisons(left, judge=judge, group=group)
+        found = read_comparisons(left, judge=judge, group=group, gold=gold)
         data, position_bias = Comparisons.from_columns(**found.columns), position_bias and found.knows_position
     elif isinstance(left, Comparisons):
         data = left
     else:
-        data = Comparisons.from_columns(left, right, winner, judge, group=group)
+        data = Comparisons.from_columns(left, right, winner, judge, group=group, gold=gold)
     with_judges = data.n_judges >= MIN_JUDGES if reliability is None else reliability and data.judges_are_named
     options: dict[str, Any] = {"position_bias": position_bias, "with_judges": with_judges, "prior": prior}
     groups = {}
     if data.groups is not None and data.group is not None:
         with warnings.catch_warnings():  # a group need not have seen every item
             warnings.simplefilter("ignore", IdentifiabilityWarning)
-            names = enumerate(data.groups.tolist())
-            groups = {name: _rank(data.select(data.group == at), options) for at, name in names}
+            names, blind = enumerate(data.groups.tolist()), replace(data, known=data.known[:0])
+            groups = {name: _rank(blind.select(data.group == at), options) for at, name in names}
     return _rank(data, options, groups)
 
 
@@ -280,6 +289,7 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
     judged = pairs if pairs.n_judges == data.n_judges else pairs_of(data, with_judges=True)
     ahead = np.sign(model.scores[judged.left] - model.scores[judged.right])[judged.row_pair]
     preferred = np.array([1, -1, 0])[judged.row_outcome]  # the left item, the right one, or none
+    known_answers, known_right = judged.marks()
     return Ranking(
         items=data.items,
         scores=model.scores - model.scores.mean(),
@@ -295,10 +305,23 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
         reliability=model.reliability,
         left_share=_share(judged, preferred != 0, preferred > 0),
         agreement=_share(judged, preferred != 0, preferred * ahead > 0),
+        known_answers=known_answers.astype(np.int64),
+        known_right=known_right.astype(np.int64),
+        gold_accuracy=_gold_accuracy(pairs, options),
         surprises=_surprises(pairs, counts, model, data.items.tolist()),
         groups=groups or {},
         warnings=(*said, *run.notes("rank")),
     )
+
+
+def _gold_accuracy(pairs: Pairs, options: Mapping[str, Any]) -> Estimate | None:
+    """How often scores from a fit that does not see gold put the known winner first."""
+    if not (pairs.known.outcome != TIE).any():
+        return None
+    blind = replace(pairs, known=KnownWinners(*np.empty((3, 0), dtype=np.int64)))
+    right, total = pairs.known.n_ordered(fit_pairs(blind, **options)[0].model.scores)
+    low, high = beta_interval(right + 0.5, total - right + 0.5, level=LEVEL).tolist()
+    return Estimate(right / total, low, high, LEVEL)
 
 
 def _by_item(pairs: Pairs, left: FloatArray, right: FloatArray) -> FloatArray:

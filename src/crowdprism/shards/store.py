@@ -21,16 +21,19 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypedDict
 
+import msgspec
 import numpy as np
 import polars as pl
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import INT32_MAX, NameArray, name_array, names_from_json
 from crowdprism.errors import ResultFormatError, some
 from crowdprism.files import TOKEN, open_regular
+from crowdprism.formats.binary_files import read_parquet
 from crowdprism.results.manifest import FileEntry, digest_of
 
 SCHEMA = 1
@@ -40,7 +43,31 @@ MANIFEST = "manifest.json"
 ANNOTATORS, CELLS = "annotators.parquet", "cells.parquet"
 MAX_MANIFEST = 2**24  # bytes
 AGAIN = "Write the store again with `crowdprism shard`."
+MOST_PER_BYTE = 64  # distinct names per byte of their file; compression makes eight bytes of a name 255 times smaller
 SAMPLE_ITEMS = 20_000  # items that a result of a store holds for its report
+
+
+Count = Annotated[int, Meta(ge=0, le=2**60)]
+# Columns of the files, and of what kind they are in NumPy; "U" are texts.
+COLUMNS = {
+    "annotators": {"annotator": "iU", "annotations": "i", "weight": "f"},
+    "cells": {"annotator": "i", "label": "i", "annotations": "i", "weight": "f"},
+    "annotations": {"item": "i", "annotator": "i", "label": "i"},
+    "items": {"item": "iU"},
+}
+
+
+class StoreRecord(TypedDict):
+    """What a reader needs of `manifest.json`."""
+
+    identity: str
+    part: Annotated[str, Meta(pattern=rf"\A({PART_NAME.pattern})?\Z")]
+    weighted: bool
+    n_annotators: Count
+    classes: dict[str, Any]
+    gold: list[Count]  # items that are known to be of each class
+    shards: list[tuple[Count, Count]]  # items and annotations of each
+    files: dict[Annotated[str, Meta(pattern=r"\A[a-z0-9.-]+\Z")], tuple[Count, str]]  # size and digest
 
 
 @dataclass(frozen=True)
@@ -91,6 +118,11 @@ class Shards:
         self._checked: set[str] = set()
         self.files_folder = self.folder / record["part"]
         require_files(self.files_folder, self.files)
+        n_names = {shard.items_file: shard.n_items for shard in self.shards} | {ANNOTATORS: self.n_annotators}
+        n_names |= {shard.annotations_file: 0 for shard in self.shards}
+        wrong = [one for one, n in n_names.items() if one not in self.files or n > MOST_PER_BYTE * self.files[one].size]
+        if wrong or len(self.gold_counts) != self.n_classes:
+            raise damaged(self.folder / MANIFEST, f"states other sizes than {some(wrong or ['classes'])} can have")
 
     @cached_property
     def annotators(self) -> NameArray:
@@ -106,27 +138,41 @@ class Shards:
 
     @cached_property
     def _annotators(self) -> pl.DataFrame:
-        return self.read_file(ANNOTATORS)
+        found = self.read_file(ANNOTATORS)
+        if len(found) != self.n_annotators or found["annotator"].n_unique() < len(found):
+            raise damaged(self.files_folder / ANNOTATORS, "has other names than the manifest says")
+        return found
 
     @cached_property
     def cells(self) -> pl.DataFrame:
         """The (annotator, label) pairs that occur, in order, with number of annotations and sum of weights."""
-        return self.read_file(CELLS)
+        found = self.read_file(CELLS)
+        self._require_codes(CELLS, found, {"annotator": self.n_annotators, "label": self.n_classes})
+        return found
 
     def read_file(self, name: str) -> pl.DataFrame:
-        """Read a file of the store; its digest is checked the first time."""
+        """Read a file of the store; its digest and what it states of itself are checked the first time."""
         path = self.files_folder / name
         try:
-            file = open_regular(path)
+            with open_regular(path) as file:
+                is_new = name not in self._checked
+                if is_new and digest_of(file) != self.files[name]:
+                    raise damaged(path, "was changed after the store was written")
+                file.seek(0)
+                data = file.read()
         except OSError as error:
             raise damaged(path, f"cannot be read ({error.strerror or error})") from error
-        with file:
-            if name not in self._checked:
-                if digest_of(file) != self.files[name]:
-                    raise damaged(path, "was changed after the store was written")
-                self._checked.add(name)
-            file.seek(0)
-            return pl.read_parquet(BytesIO(file.read())).rechunk()
+        if not is_new:
+            return pl.read_parquet(BytesIO(data)).rechunk()
+        found = read_parquet(data, str(path), None).rechunk()
+        kind = name.removesuffix(".parquet").partition("-")[0]
+        wanted = COLUMNS[kind] | ({"weight": "f"} if self.weighted and kind == "annotations" else {})
+        kinds = {column.name: "U" if column.dtype == pl.String else column.to_numpy().dtype.kind for column in found}
+        wrong = [column for column, kind in wanted.items() if kinds.get(column, "absent") not in kind]
+        if wrong:
+            raise damaged(path, f"does not have the columns {some(wrong)} of a store")
+        self._checked.add(name)
+        return found
 
     def item_at(self, annotation: float) -> int:
         """The first item whose annotations begin at this position among all annotations, or after it."""
@@ -152,7 +198,11 @@ class Shards:
         item, annotator, label = (table[column].to_numpy() for column in ("item", "annotator", "label"))
         weight = table["weight"].to_numpy() if self.weighted else None
         if fresh:
-            self._require_codes(shard, item, annotator, label)
+            limits = {"item": shard.n_items, "annotator": self.n_annotators, "label": self.n_classes}
+            self._require_codes(shard.annotations_file, table, limits)
+            odd_weight = weight is not None and not (weight >= 0).all()
+            if odd_weight or len(item) != shard.n_annotations or (np.diff(item) < 0).any():
+                raise damaged(self.files_folder / shard.annotations_file, "has other rows than the manifest says")
         start = np.zeros(shard.n_items + 1, dtype=np.int64)
         np.cumsum(np.bincount(item, minlength=shard.n_items), out=start[1:])
         items = self.item_names(shard) if names else np.arange(shard.first_item, shard.first_item + shard.n_items)
@@ -163,16 +213,16 @@ class Shards:
         """(n_items,) true classes of a shard's items, masked where unknown."""
         table = self.read_file(shard.items_file)
         codes = table["gold"].to_numpy() if "gold" in table.columns else np.full(shard.n_items, -1)
-        if len(codes) != shard.n_items or (codes >= self.n_classes).any():
+        if len(codes) != shard.n_items or codes.dtype.kind != "i" or (codes >= self.n_classes).any():
             raise damaged(self.files_folder / shard.items_file, "has other rows than the manifest says")
         return np.ma.MaskedArray(np.maximum(codes, 0), mask=codes < 0)
 
-    def _require_codes(self, shard: Shard, item: NDArray[Any], annotator: NDArray[Any], label: NDArray[Any]) -> None:
+    def _require_codes(self, name: str, table: pl.DataFrame, limits: dict[str, int]) -> None:
         """Compiled code indexes tables by these numbers, so they are checked even where the digest is right."""
-        limits = ((item, shard.n_items), (annotator, self.n_annotators), (label, self.n_classes))
-        fits = all(not len(codes) or (codes.min() >= 0 and codes.max() < limit) for codes, limit in limits)
-        if len(item) != shard.n_annotations or not fits or (np.diff(item) < 0).any():
-            raise damaged(self.files_folder / shard.annotations_file, "has other rows than the manifest says")
+        for column, limit in limits.items():
+            codes = table[column].to_numpy()
+            if len(codes) and not (codes.min() >= 0 and codes.max() < limit):
+                raise damaged(self.files_folder / name, f"has {column}s that are not in the store")
 
     def item_names(self, shard: Shard) -> NameArray:
         return names_of(self.read_file(shard.items_file)["item"])
@@ -228,12 +278,13 @@ def open_once(folder: str, identity: str, use_gold: bool) -> Shards:
 def is_store(path: Path) -> bool:
     """Tell whether a folder is a store, finished or not."""
     try:
-        return b'"crowdprism_shards"' in (path / MANIFEST).read_bytes()[:64]
+        with open_regular(path / MANIFEST) as file:
+            return b'"crowdprism_shards"' in file.read(64)
     except OSError:
         return any(PART_NAME.fullmatch(one.name) for one in path.glob(f"{PART}*"))
 
 
-def read_record(folder: Path) -> dict[str, Any]:
+def read_record(folder: Path) -> StoreRecord:
     """The manifest of a store, its fields checked."""
     path = folder / MANIFEST
     try:
@@ -250,17 +301,11 @@ def read_record(folder: Path) -> dict[str, Any]:
                 f"{folder} is a store of format {record['crowdprism_shards']!r}, and this crowdprism reads {SCHEMA}. "
                 f"{AGAIN}"
             )
-        kinds = {"identity": str, "part": str, "files": dict, "classes": dict, "weighted": bool, "n_annotators": int}
-        kinds |= {"shards": list, "gold": list}
-        wrong = [name for name, kind in kinds.items() if not isinstance(record[name], kind)]
-        names_are_plain = all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789-.") for name in record["files"])
-        if wrong or not names_are_plain or not re.fullmatch(f"({PART_NAME.pattern})?", record["part"]):
-            raise ValueError(f"fields {some(wrong)}")
+        return msgspec.convert(record, StoreRecord)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, ResultFormatError):
             raise
         raise ResultFormatError(f"{path} is damaged: {type(error).__name__} {error}. {AGAIN}") from error
-    return record
 
 
 def require_files(folder: Path, files: dict[str, FileEntry]) -> None:

@@ -15,7 +15,7 @@ import os
 import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -145,7 +145,9 @@ class DiskJournal:
         folder.mkdir(parents=True, exist_ok=True)
         path, wanted = folder / RUN_FILE, json.loads(json.dumps(run))
         if path.exists():
-            found = json.loads(path.read_text(encoding="utf-8"))
+            found: dict[str, Any] = {}
+            with suppress(ValueError, TypeError, RecursionError):  # a damaged record is that of another run
+                found = dict(json.loads(path.read_bytes()))
             differing = [name for name in wanted if found.get(name) != wanted[name]]
             if differing:
                 raise CheckpointMismatchError(
@@ -163,11 +165,15 @@ class DiskJournal:
         self.n_climbs += 1
         if not self._path.exists():
             return start, [], None
-        with np.load(self._path, allow_pickle=False) as stored:
-            objective, settled = stored["objective"].tolist(), int(stored["settled"])
-            kept = {name: stored[f"model_{name}"] for name in kept_fields(start)}
-        model = dataclasses.replace(start, **{name: value[()] for name, value in kept.items()})
-        return model, objective, None if settled < 0 else bool(settled)
+        try:
+            with np.load(self._path, allow_pickle=False) as stored:
+                objective, settled = stored["objective"].tolist(), int(stored["settled"])
+                kept = {name: stored[f"model_{name}"][()] for name in kept_fields(start)}
+            if any(np.shape(value) != np.shape(getattr(start, name)) for name, value in kept.items()):
+                raise ValueError("tables of other shapes")
+        except Exception as error:  # a damaged file can make NumPy raise anything
+            raise CheckpointMismatchError(f"{self._path} is damaged ({error}). Start anew without --resume.") from error
+        return dataclasses.replace(start, **kept), objective, None if settled < 0 else bool(settled)
 
     def keep(self, model: Any, objective: list[float], settled: bool | None) -> None:
         values = {f"model_{name}": getattr(model, name) for name in kept_fields(model)}

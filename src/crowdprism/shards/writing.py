@@ -130,7 +130,7 @@ class StoreWriter:
         self.files[name] = entry
 
     def finish(self) -> None:
-        people = pl.DataFrame({"annotator": column_of_names(self.annotators)})
+        people = pl.DataFrame({"annotator": column_of_names(self.annotators), "annotations": 0, "weight": 0.0})
         self._write(layout.ANNOTATORS, people)  # `read` needs the file to be there; it is complete below
         self._write_manifest()
         store = Shards(self.folder)

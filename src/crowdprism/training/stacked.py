@@ -136,7 +136,7 @@ class StackedHead(CrowdHead):
     def _log_confusions(self) -> Tensor:
         common: list[Tensor] = [layer.common for layer in self.layers if layer.common is not None]
         rows = self._rows()
-        return torch.log_softmax(rows + torch.stack(common).unsqueeze(1) if common else rows, dim=-1)
+        return losses.log_rows(rows + torch.stack(common).unsqueeze(1) if common else rows)
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Sum over models of each model's mean loss."""
