@@ -44,6 +44,19 @@ def test_a_mistake_in_a_specification_is_an_error_that_names_what_is_known(
         read_study(tiny_text.replace(right, wrong, 1))
 
 
+def test_a_study_takes_from_its_base_what_it_does_not_say_itself(tiny_text: str) -> None:
+    own = tiny_text.replace('source = "nobody"', 'base = "T1"', 1)
+    base, plain, study = load_study("T1"), read_study(tiny_text), read_study(own)
+    assert study.source == base.source != plain.source
+    assert study.parameters == plain.parameters != base.parameters
+    assert study.method("vote") == plain.method("vote")
+    assert study.method("conal") == base.method("conal")
+    kept = {method.name for method in base.methods if not method.cells}
+    assert {method.name for method in study.methods} == kept | {method.name for method in plain.methods}
+    with pytest.raises(InvalidParameterError, match="There is no study 'T9'"):
+        read_study(own.replace('"T1"', '"T9"'))
+
+
 def test_a_study_that_does_not_exist_is_told_with_those_that_do() -> None:
     with pytest.raises(InvalidParameterError, match="There is no study 'T9'; there are T"):
         load_study("T9")

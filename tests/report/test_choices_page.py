@@ -12,6 +12,7 @@ def test_the_page_shows_choices_annotators_and_items() -> None:
     annotations = MultiLabelAnnotations.from_triplets(list("xxyyzz"), ["ann", "bob"] * 3, chosen)
     page = choices_page(fit_choices(annotations), annotations)
     assert "3 items, 2 choices" in page
+    assert "items without any: 0." in page
     assert "&lt;b&gt;news" in page
     assert "<b>news" not in page
     assert "Items to look at" in page

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ChoiceOptions:
     multi: bool = ReadingOption(False, "--multi", help="Answers hold several choices: lists, a|b cells, 0/1 columns.")
-    separator: str = ReadingOption("|", help="Between choices in a cell, with --multi.")
-    abstain: str | None = ReadingOption(None, help="Answers that no item truly has, such as unsure; they are evidence.")
+    separator: str = ReadingOption("|", help="What separates choices in a cell, with --multi.")
+    abstain: str | None = ReadingOption(None, help="Answers such as unsure: used as evidence, never as label.")
 
     def use_abstentions(self, aggregator: Aggregator, annotations: cp.Annotations) -> None:
         """Let the aggregator learn from the answers that --abstain names."""

@@ -1,8 +1,9 @@
 """What an experiment is, as frozen records, and how they are read from TOML.
 
 A `Study` is one table: columns (`Cell`: a data set and its crowd), rows (`Method`), published numbers, and `Budget`s
-that say how much of it is run. Every key of a specification is checked; an unknown key is an error that lists the known
-ones. `crowdprism.experiments.fits` turns a study and a budget into single fits.
+that say how much of it is run. A study with `base = "T1"` holds only what differs from that study. Every key of a
+specification is checked; an unknown key is an error that lists the known ones. `crowdprism.experiments.fits` turns a
+study and a budget into single fits.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from crowdprism.errors import InvalidParameterError
 Parameters = Mapping[str, Any]
 Grid = Mapping[str, Annotated[tuple[Any, ...], Meta(min_length=1)]]
 Record = TypeVar("Record")
+INHERITED = ("source", "text", "pairs", "parameters", "grid", "tied")  # keys that a study takes from its base
 FileName = Annotated[str, Meta(pattern=r"\A\w[\w. -]*\Z")]  # without separators: pages and figures are named by it
 Parts = list[dict[str, Any]]
 Named = dict[str, dict[str, Any]]
@@ -193,14 +195,31 @@ def load_study(name: str) -> Study:
             return read_study(Path(name).read_text(encoding="utf-8"), where=name)
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidParameterError(f"The specification {name} cannot be read: {error}.") from error
+    return read_study(shipped_text(name), where=f"{name}.toml")
+
+
+def shipped_text(name: str) -> str:
+    """The specification of a study that comes with crowdprism."""
     chosen = next((one for one in study_names() if one.lower() == name.lower()), None)
     if chosen is None:
         raise InvalidParameterError(
             f"There is no study {name!r}; there are {nearest_first(name, study_names())}. "
             "A path that ends in .toml reads a specification of your own."
         )
-    file = resources.files("crowdprism.experiments").joinpath("paper", f"{chosen}.toml")
-    return read_study(file.read_text(encoding="utf-8"), where=file.name)
+    return resources.files("crowdprism.experiments").joinpath("paper", f"{chosen}.toml").read_text(encoding="utf-8")
+
+
+def with_base(raw: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A specification with what it leaves to the study named as its `base`: `INHERITED` keys and further methods.
+
+    Methods of single columns stay behind.
+    """
+    if "base" not in raw:
+        return raw
+    base = tomllib.loads(shipped_text(str(raw["base"])))
+    methods = {name: one for name, one in base["methods"].items() if "cells" not in one} | raw.get("methods", {})
+    own = {key: value for key, value in raw.items() if key != "base"}
+    return {key: base[key] for key in INHERITED if key in base} | own | {"methods": methods}
 
 
 def nearest_first(word: str, known: Collection[str]) -> str:
@@ -219,6 +238,7 @@ def read_study(text: str, *, where: str = "the specification") -> Study:
     try:
         raw = tomllib.loads(text)
         msgspec.convert(raw, Shape)
+        raw = dict(with_base(raw))
     except (tomllib.TOMLDecodeError, RecursionError, msgspec.ValidationError) as error:
         raise InvalidParameterError(f"{where} is not valid TOML, or not that of a study: {error}.") from error
     for part in ("cells", "methods", "budgets"):

@@ -62,7 +62,7 @@ def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> flo
 def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> Iterator[str]:
     labels = result.labels()
     mean, empty = np.mean([len(one) for one in labels]), sum(not one for one in labels)
-    yield f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."
+    yield f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; items without any: {empty}."
     alpha = alpha_of(masi_alpha, annotations)
     if alpha == alpha:
         yield f"Agreement on whole answers (MASI alpha): {alpha:.2f}."
@@ -96,7 +96,7 @@ def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
             np.argsort(people["finds"], kind="stable"),
         ),
         table_of(
-            "Items to look at: least certain first",
+            "Items to look at: the least certain first",
             {
                 "item": result.items,
                 "labels": [", ".join(map(str, one)) for one in result.labels()],
