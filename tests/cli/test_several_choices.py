@@ -32,7 +32,7 @@ def test_a_file_becomes_labels_and_a_page_in_one_command(run, topics: Path) -> N
     rows = list(csv.DictReader((topics / "run" / "labels.csv").open()))
     assert [row["labels"] for row in rows[:4]] == ["news|sport", "news", "sport", ""]
     assert list(rows[0]) == ["item", "labels", "confidence", "probability:news", "probability:sport"]
-    assert "Annotators: how often they tick what applies" in (topics / "run" / "report.html").read_text()
+    assert "How often they tick what applies" in (topics / "run" / "report.html").read_text()
     finds = {
         row["annotator"]: float(row["finds"]) for row in csv.DictReader((topics / "run" / "annotators.csv").open())
     }

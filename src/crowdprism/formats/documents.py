@@ -41,7 +41,7 @@ NO_OPTIONS = ReadingOptions()
 
 
 class Document:
-    """One file (or member of an archive): its container is told by content, its parts are parsed when asked for."""
+    """One file (or member of an archive): the container is recognized by content, and parts are parsed when needed."""
 
     def __init__(
         self, name: str, *, path: Path | None = None, data: bytes | None = None, options: ReadingOptions = NO_OPTIONS
