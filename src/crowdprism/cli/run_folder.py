@@ -67,9 +67,11 @@ def require_apart(given: Mapping[str, Any]) -> None:
     written: dict[Any, str] = {}
     for name in WRITTEN:
         path = given.get(name)
-        if path and written.setdefault(leads_to(path), path) is not path:
+        if not isinstance(path, (str, Path)):  # not given; and the target of `suggest` is a number
+            continue
+        if written.setdefault(leads_to(path), path) is not path:
             raise InvalidParameterError(f"{path} would be written twice. Give each output a name of its own.")
-        if path and name != "output":
+        if name != "output":
             require_writable(Path(path))
     for name in READ:
         paths = given.get(name) or ()
@@ -78,7 +80,7 @@ def require_apart(given: Mapping[str, Any]) -> None:
             holds_many = name in ANNOTATIONS and any(map(os.path.isfile, written.values()))
             for file in files_of(path) if holds_many else [path]:
                 if leads_to(file) in written:
-                    raise InvalidParameterError(f"{file} is an input of this command; choose another for the output.")
+                    raise InvalidParameterError(f"{file} is an input of this command. Choose another name.")
 
 
 def leads_to(path: str | Path) -> Any:
