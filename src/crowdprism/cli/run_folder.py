@@ -64,7 +64,7 @@ def run_target(
 
 def require_apart(given: Mapping[str, Any]) -> None:
     """Raise, before a command begins, if a path that it writes is one that it reads, or is written twice."""
-    written: dict[Any, str] = {}
+    written: dict[Any, str | Path] = {}
     for name in WRITTEN:
         path = given.get(name)
         if not isinstance(path, (str, Path)):  # not given; and the target of `suggest` is a number
