@@ -42,7 +42,7 @@ ArrayName = Annotated[str | None, FeatureOption("--array", help="Array of an .np
 
 
 def listing(names: Callable[[], Iterable[str]]) -> Any:
-    """Options of `typer.Option` by which the value `list` prints names and ends, whatever else is missing."""
+    """Arguments for `typer.Option`: the value `list` prints the names and ends, even if files are missing."""
 
     def print_names(value: Any) -> Any:
         if value == "list":
@@ -238,7 +238,7 @@ class VoiceOptions:
 
 
 def split_voices(texts: Sequence[str], annotations: cp.Annotations) -> list[list[Any]]:
-    """Groups of annotators' own names, which may be numbers, from texts with commas."""
+    """Turn texts such as `ann,bob` into groups of annotators, by their own names, which may be numbers."""
     from crowdprism.aggregators.one_voice import given_groups
     from crowdprism.formats.gold_file import Spelling
 

@@ -82,7 +82,7 @@ def require_apart(given: Mapping[str, Any]) -> None:
 
 
 def leads_to(path: str | Path) -> Any:
-    """What stands at a path: equal for all its spellings and links."""
+    """Identity of the file at a path: equal for all spellings of the path and links to it."""
     try:
         found = os.stat(path)
     except OSError:
