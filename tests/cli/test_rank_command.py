@@ -83,7 +83,7 @@ def test_a_question_about_two_items_gets_one_sentence(run, pairs: Path) -> None:
     assert shown.out.startswith("best is better than <b>worst</b>: ")
     wrong = run("rank", "pairs.csv", "--different", "best,nobody")
     assert wrong.code == 2
-    assert "no item 'nobody'" in wrong.err
+    assert "are not items: 'nobody'" in wrong.err
 
 
 @pytest.mark.parametrize(

@@ -62,7 +62,7 @@ def test_a_run_is_not_read_as_annotations(run, topics: Path) -> None:
     run("aggregate", "topics.csv", "--multi", "-o", "run")
     refused = run("info", "run")
     assert refused.code == 2
-    assert "is a run that crowdprism wrote. Pass the annotations it was made of" in refused.err
+    assert "is a run or store that crowdprism wrote. Pass the annotations it was made of" in refused.err
 
 
 def test_json_and_other_methods_and_a_table(run, topics: Path) -> None:

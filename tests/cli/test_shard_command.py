@@ -101,6 +101,9 @@ def test_gold_goes_into_a_store_from_a_column_or_a_file(labels: Path, tmp_path: 
         (["aggregate", "STORE", "-o", "RUN", "--one-voice", "0,1"], "does not work on a store"),
         (["aggregate", "LABELS", "--resume"], "need a store"),
         (["aggregate", "BROKEN", "-o", "RUN"], "not a finished store"),
+        (["info", "BROKEN"], "is a run or store that crowdprism wrote"),
+        (["info", "STORE"], "only `aggregate` takes stores"),
+        (["aggregate", "STORE", "STORE", "-o", "RUN"], "only `aggregate` takes stores"),
         (
             ["aggregate", "STORE", "-o", "RUN", "--engine", "spark", "--master", "spark://127.0.0.1:1"],
             "does not answer",

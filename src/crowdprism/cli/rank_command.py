@@ -137,13 +137,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
     print_lines(*([str(pair)] if pair is not None else ranking_lines(ranking)))
-    items = to_records(ranking.columns(), slice(N_SHOWN))
-    shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
-    print_table(
-        "Items, best first",
-        ("rank", "item", "score", "low", "high", "compared", "won", "places"),
-        [[*(one[name] for name in shown), f"{one['rank_low']} to {one['rank_high']}"] for one in items],
-    )
+    print_records("Items, best first", to_records(ranking.columns(), slice(N_SHOWN)))
     if len(ranking.items) > N_SHOWN:
         print(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
     if ranking.reliability is not None:

@@ -107,16 +107,16 @@ def _matrix(ranking: Ranking) -> PageTable:
 
 def _judges(ranking: Ranking) -> PageTable:
     careful = np.full(len(ranking.judges), np.nan) if ranking.reliability is None else ranking.reliability
-    columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "reliability": careful}
-    if ranking.known_answers.any():
-        columns |= {"known": ranking.known_answers, "right": ranking.known_right}
-    return table_of(
+    caption = (
         "Judges, least reliable first: how likely an answer was careful, how often the preferred item has the higher "
         "score, how often the left item was preferred"
-        + ("; answers on pairs with a known winner, and how many were right" if ranking.known_answers.any() else ""),
-        {**columns, "agreement": ranking.agreement, "left": ranking.left_share},
-        np.lexsort((ranking.agreement, careful))[:MAX_ROWS],
     )
+    columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "reliability": careful}
+    columns |= {"agreement": ranking.agreement, "left": ranking.left_share}
+    if ranking.known_answers.any():
+        caption += "; answers on pairs with a known winner, and how many were right"
+        columns |= {"known": ranking.known_answers, "right": ranking.known_right}
+    return table_of(caption, columns, np.lexsort((ranking.agreement, careful))[:MAX_ROWS])
 
 
 def rating_lines(result: RatingResult) -> Iterator[str]:
