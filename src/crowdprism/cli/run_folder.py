@@ -78,7 +78,7 @@ def require_apart(given: Mapping[str, Any]) -> None:
             holds_many = name in ANNOTATIONS and any(map(os.path.isfile, written.values()))
             for file in files_of(path) if holds_many else [path]:
                 if leads_to(file) in written:
-                    raise InvalidParameterError(f"{file} is an input of this command; choose another for the output.")
+                    raise InvalidParameterError(f"{file} is an input; choose another name for the output.")
 
 
 def leads_to(path: str | Path) -> Any:
