@@ -66,7 +66,7 @@ def require_apart(given: Mapping[str, Any]) -> None:
     """Raise, before a command begins, if a path that it writes is one that it reads, or is written twice."""
     written: dict[Any, str] = {}
     for name in WRITTEN:
-        path = given.get(name)
+        path = None if isinstance(given.get(name), float) else given.get(name)  # `suggest --target` is an accuracy
         if path and written.setdefault(leads_to(path), path) is not path:
             raise InvalidParameterError(f"{path} would be written twice. Give each output a name of its own.")
         if path and name != "output":
