@@ -269,12 +269,8 @@ class Trainer:
 
     def _clip(self, largest: float) -> None:
         """Scale all gradients together so that their common norm is at most `largest`."""
-        parameters = [*self.network.parameters(), *self.head.parameters()]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None] + self.rows.gradients()
-        norm = torch.nn.utils.get_total_norm(gradients)
-        scale = (largest / (norm + 1e-6)).clamp_max(1.0)
-        for gradient in gradients:
-            gradient.mul_(scale)
+        parameters = (*self.network.parameters(), *self.head.parameters(), *self.rows.working())
+        torch.nn.utils.clip_grad_norm_(parameters, largest)
 
     def _stop(self, parts: dict[str, Tensor], epoch: int, place: int) -> NoReturn:
         told = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
