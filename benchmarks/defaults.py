@@ -303,7 +303,7 @@ def main() -> None:
         rows = measure(jobs, run, ROWS, processes=a.processes)
     print(table(rows, a.sets, a.methods), targets(rows), sep="\n")
     if a.table:
-        renew_page(rows)
+        renew_page(list(read_rows(ROWS).values()))
 
 
 if __name__ == "__main__":

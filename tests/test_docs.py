@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from crowdprism.aggregators import AGGREGATORS
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 PYTHON_BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -58,6 +60,26 @@ def test_commands_of_the_pages_exist_with_their_options(page: str, line: str) ->
 def test_links_between_pages_lead_somewhere(path: Path) -> None:
     for target in LINK.findall(path.read_text(encoding="utf-8")):
         assert (path.parent / target).exists(), target
+
+
+def test_the_reference_lists_what_a_classifier_can_do() -> None:
+    from crowdprism.classifiers.base import CrowdClassifier
+
+    listed = re.search(r"members: \[(.*)\]", (ROOT / "docs/reference/classifiers.md").read_text(encoding="utf-8"))
+    assert listed is not None
+    members = set(listed[1].split(", "))
+    assert all(hasattr(CrowdClassifier, name) for name in members)
+    used = {"fit", "partial_fit", "predict", "predict_proba", "label_posterior", "to_module", "export_onnx", "save"}
+    assert used <= members
+
+
+def test_the_page_for_users_of_crowd_kit_names_methods_that_both_have() -> None:
+    page = (ROOT / "docs/coming-from.md").read_text(encoding="utf-8")
+    theirs, ours = next(line.split("|")[1:3] for line in page.splitlines() if "`OneCoinDawidSkene`" in line)
+    names = re.findall(r"`([^`]+)`", ours)
+    assert len(names) == len(re.findall(r"`([^`]+)`", theirs))
+    assert set(names) <= set(AGGREGATORS)
+    assert "ZenCrowd" not in page
 
 
 def test_every_test_that_keeps_an_attack_mended_exists() -> None:

@@ -36,7 +36,7 @@ def test_shares_leave_abstentions_out() -> None:
 
 def test_unknown_answers_methods_without_prior_and_nothing_else_are_refused() -> None:
     a = Annotations.from_triplets([1, 1], ["x", "y"], ["a", "unsure"])
-    with pytest.raises(InvalidParameterError, match="Nobody answered 'dunno'"):
+    with pytest.raises(InvalidParameterError, match="are not answers: 'dunno'"):
         shares_without(a, ["dunno"])
     with pytest.raises(InvalidParameterError, match="majority-vote cannot learn from abstentions"):
         use_abstentions(make_aggregator("majority-vote"), a, ["unsure"])

@@ -137,3 +137,20 @@ def test_partial_fit_needs_fewer_iterations_than_a_refit() -> None:
     model = made("dawid-skene", **options).fit(crowd.select(keep)).partial_fit(crowd.select(~keep))
     anew = made("dawid-skene", **options).fit(crowd)
     assert len(model.result_.history["objective"]) < len(anew.result_.history["objective"])
+
+
+def test_single_labels_leave_what_is_assumed_of_every_annotator() -> None:
+    """Skill .7 with the weight of four labels, for each true class."""
+    single = Annotations.from_triplets(range(4), ["ann", "bob", "ann", "bob"], ["a", "b", "a", "b"])
+    result = make_aggregator("dawid-skene").fit(single).result_
+    assert result.confusion_posterior == pytest.approx(np.full((2, 2, 2), 4 * np.array([[0.7, 0.3], [0.3, 0.7]])))
+    assert result.confusions == pytest.approx(np.full((2, 2, 2), [[0.7, 0.3], [0.3, 0.7]]))
+
+
+def test_given_confusions_are_where_the_default_method_starts() -> None:
+    """With the classes swapped at the start, a crowd that agrees means the opposite."""
+    crowd = Annotations.from_dense(np.tile(np.arange(40)[:, None] % 2, (1, 4)))
+    swapped = np.tile(np.array([[0.05, 0.95], [0.95, 0.05]]), (4, 1, 1))
+    plain = make_aggregator("dawid-skene", max_iter=1).fit(crowd).result_
+    other = make_aggregator("dawid-skene", max_iter=1, initial_confusions=swapped).fit(crowd).result_
+    assert (other.labels() != plain.labels()).all()

@@ -29,7 +29,7 @@ def test_choices_that_nobody_ticked_can_be_listed_and_others_are_refused() -> No
     assert found.of("b").label.tolist() == [0, 0, 0]
     with pytest.raises(InvalidAnnotationsError, match=r"1 of 3 .* annotator 'bob' on item 'x'. Unknown are 'c'"):
         MultiLabelAnnotations.from_triplets(ITEMS, PEOPLE, [["a"], ["c"], []], choices=["b", "a"])
-    with pytest.raises(InvalidParameterError, match="no choice 'c'"):
+    with pytest.raises(InvalidParameterError, match="are not choices: 'c'"):
         found.of("c")
 
 

@@ -72,3 +72,13 @@ def test_positions_follow_numpy_indexing() -> None:
 def test_the_share_held_out_lies_between_zero_and_one(fraction: float) -> None:
     with pytest.raises(InvalidParameterError, match="between 0 and 1"):
         held_out_mask(10, fraction, 0)
+
+
+def test_merged_annotations_without_numbers_have_what_stands_for_none() -> None:
+    plain = build([("x", "ann", "cat")])
+    full = build([("y", "ann", "dog")], weight=[0.5], duration=[3.0], timestamp=[7.0])
+    merged = plain.concat(full)
+    assert merged.weight.tolist() == [1.0, 0.5]
+    for numbers, second in ((merged.duration, 3.0), (merged.timestamp, 7.0)):
+        assert np.isnan(numbers[0])
+        assert numbers[1] == second

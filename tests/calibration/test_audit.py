@@ -166,3 +166,15 @@ def test_an_audit_needs_ten_items_and_something_unknown(result: FitResult, label
     known = labels.with_gold(dict(enumerate(TRUTH.tolist())))
     with pytest.raises(InvalidAnnotationsError, match="nothing to audit"):
         audit_plan(result, annotations=known)
+
+
+def test_annotators_and_classes_whose_items_are_all_of_the_first_class_are_measured() -> None:
+    """Forty items that truly are of class 0, half of them labelled 1, and an annotator of these alone."""
+    rows = [(item, "all", int(item % 2)) for item in range(60)] + [(item, "few", int(item % 2)) for item in range(40)]
+    labels = Annotations.from_triplets(*map(list, zip(*rows, strict=True)))
+    plan = audit_plan(make_aggregator("majority-vote").fit(labels).result_, 60, annotations=labels)
+    found = audit_result(plan, {item: 0 if item < 40 else 1 for item in range(60)})
+    assert found.annotators["few"].value == pytest.approx(0.5)
+    assert found.classes[0].value == pytest.approx(20 / 30)
+    only_first = audit_result(plan, dict.fromkeys(range(60), 0))
+    assert only_first.classes[1].value == pytest.approx(0.0)

@@ -83,7 +83,7 @@ def test_a_question_about_two_items_gets_one_sentence(run, pairs: Path) -> None:
     assert shown.out.startswith("best is better than <b>worst</b>: ")
     wrong = run("rank", "pairs.csv", "--different", "best,nobody")
     assert wrong.code == 2
-    assert "no item 'nobody'" in wrong.err
+    assert "are not items: 'nobody'" in wrong.err
 
 
 @pytest.mark.parametrize(
@@ -149,6 +149,17 @@ def test_words_among_numbers_are_named_with_the_way_out(run, scores: Path) -> No
     assert "1 of 4 ratings are no numbers: 'unsure'" in " ".join(shown.err.split())
     assert "--skip-label" in shown.err
     assert run("rate", "mixed.csv", "--skip-label", "unsure").code == 0
+
+
+@pytest.mark.parametrize("values", [["3,5", "1.000,25", "4", "5,5"], ["3.5", "1,000.25", "4", "5.5"]])
+def test_ratings_may_be_written_as_in_europe_or_america(run, scores: Path, values: list[str]) -> None:
+    rows = "".join(f"{row // 2};{'ann' if row % 2 else 'bob'};{value}\n" for row, value in enumerate(values))
+    (scores / "sheet.csv").write_text("item;annotator;rating\n" + rows)
+    shown = run("rate", "sheet.csv", "--json")
+    assert shown.code == 0, shown.err
+    assert "unlike the others" not in shown.err
+    found = {one["item"]: one["score"] for one in json.loads(shown.out)["items"]}
+    assert found[0] > 2 * found[1] > 6
 
 
 def test_an_order_gives_an_expected_score_beside_the_label(run, scores: Path) -> None:

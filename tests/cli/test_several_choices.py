@@ -32,7 +32,7 @@ def test_a_file_becomes_labels_and_a_page_in_one_command(run, topics: Path) -> N
     rows = list(csv.DictReader((topics / "run" / "labels.csv").open()))
     assert [row["labels"] for row in rows[:4]] == ["news|sport", "news", "sport", ""]
     assert list(rows[0]) == ["item", "labels", "confidence", "probability:news", "probability:sport"]
-    assert "Annotators: how often they tick what applies" in (topics / "run" / "report.html").read_text()
+    assert "How often they tick what applies" in (topics / "run" / "report.html").read_text()
     finds = {
         row["annotator"]: float(row["finds"]) for row in csv.DictReader((topics / "run" / "annotators.csv").open())
     }
@@ -62,7 +62,7 @@ def test_a_run_is_not_read_as_annotations(run, topics: Path) -> None:
     run("aggregate", "topics.csv", "--multi", "-o", "run")
     refused = run("info", "run")
     assert refused.code == 2
-    assert "is a run that crowdprism wrote. Pass the annotations it was made of" in refused.err
+    assert "is a run or store that crowdprism wrote. Pass the annotations it was made of" in refused.err
 
 
 def test_json_and_other_methods_and_a_table(run, topics: Path) -> None:

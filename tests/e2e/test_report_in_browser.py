@@ -12,7 +12,10 @@ import pytest
 
 import crowdprism as cp
 from crowdprism.calibration.jury import measure_jury
+from crowdprism.formats.item_content import ItemContent
+from crowdprism.report.ranking_page import ranking_page
 from crowdprism.report.tables_page import jury_page
+from crowdprism.scoring import Comparisons, rank
 from crowdprism.simulate import demo_annotations
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra: test)")
@@ -67,7 +70,11 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     hostile_run.report(folder / "hostile.html", hostile, comparison=comparison, command=HOSTILE[0])
     gold = dict(zip(hostile.items.tolist(), hostile_run.labels().tolist(), strict=True))
     (folder / "jury.html").write_text(jury_page(measure_jury(hostile.with_gold(gold))), encoding="utf-8")
-    return {name: folder / f"{name}.html" for name in ("crowd", "hostile", "jury")}
+    duels = [("mild", "strong", ("right", "left", "right")[row % 3], HOSTILE[0]) for row in range(30)]
+    (folder / "ranking.html").write_text(
+        ranking_page(rank(Comparisons.from_columns(*zip(*duels, strict=True)))), encoding="utf-8"
+    )
+    return {name: folder / f"{name}.html" for name in ("crowd", "hostile", "jury", "ranking")}
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +321,27 @@ def test_no_section_is_cut_on_a_phone(visit, name: str) -> None:
             ".filter(one => one.getBoundingClientRect().right > 391).map(one => one.className || one.tagName)"
         )
         assert wide == [], section
+
+
+@pytest.mark.parametrize("name", ["ranking", "jury"])
+def test_headings_are_whole_and_wide_rows_are_blocks_on_a_phone(visit, name: str) -> None:
+    page = visit(name, viewport={"width": 390, "height": 844}).page
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    cut = "all => all.filter(one => one.getBoundingClientRect().right > 391).map(one => one.textContent)"
+    assert page.locator("h1, h2, p, li, .table *").evaluate_all(cut) == []
+    # Only matrices are swiped, and the keyboard reaches them.
+    assert page.locator(".scroll:not([tabindex])").count() == 0
+
+
+def test_an_item_with_its_text_is_no_narrow_column(browser, tmp_path: Path) -> None:
+    crowd = demo_annotations(np.arange(60) % 10, seed=1)
+    texts = {name: {"text": "A text of several words that should not stand one above the other."} for name in range(60)}
+    result = cp.make_aggregator("dawid-skene", use_gold=False).fit(crowd).result_
+    result.report(tmp_path / "texts.html", crowd, content=ItemContent(("text",), texts))
+    page = browser.new_page(viewport={"width": 1100, "height": 900})
+    page.goto((tmp_path / "texts.html").as_uri())
+    assert page.locator(".snippet").first.bounding_box()["width"] > 180
+    page.close()
 
 
 def test_printing_shows_every_annotator_and_names_on_every_page(visit) -> None:

@@ -97,3 +97,8 @@ def test_a_header_of_countless_parts_is_refused(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(ValueError, match="too long"):
         read_footer(data)
     assert len(read_footer(by_polars())) > 3
+
+
+def test_a_value_of_unknown_kind_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown kind 11"):
+        Thrift(b"\x1b\x00\x00", 0).struct()

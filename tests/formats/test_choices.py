@@ -36,7 +36,7 @@ def test_label_studio_keeps_all_choices_and_empty_answers(tmp_path: Path) -> Non
     path.write_text(json.dumps([label_studio(["news", "sport"], ["news"], None, ["sport"])]))
     assert answers(path) == {(1, 0): {"news", "sport"}, (1, 1): {"news"}, (1, 2): set(), (1, 3): {"sport"}}
     _, report = read_annotations_with_report(path)
-    assert "answers with several choices were skipped. --multi reads them" in report.notes
+    assert "answers with several choices were skipped; `crowdprism aggregate --multi` reads them." in report.notes
 
 
 @pytest.mark.parametrize(

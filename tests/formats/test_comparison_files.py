@@ -45,7 +45,7 @@ def test_label_studio_pairwise_is_read_without_cancelled_answers(tmp_path: Path)
     found = listed(path)
     assert (found["left"], found["right"], found["winner"], found["judge"]) == (["x"], ["y"], ["right"], [3])
     path.write_text(json.dumps([{**task, "data": {"one": "x", "two": "y", "three": "z"}}]))
-    with pytest.raises(UnreadableFileError, match="which fields of task 0 were compared is not clear"):
+    with pytest.raises(UnreadableFileError, match="task 0 does not show which two of 'one', 'two', 'three'"):
         read_comparisons(path)
     assert listed(path, left="three", right="one")["left"] == ["z"]
 

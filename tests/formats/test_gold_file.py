@@ -48,6 +48,12 @@ def test_blank_labels_are_counted_and_unknown_names_stay_as_written(tmp_path: Pa
     assert (found.pairs, found.n_blank, found.audits) == ((("u", "cow"),), 1, ("0-40-aa",))
 
 
+def test_spellings_of_a_class_are_joined_on_request(tmp_path: Path) -> None:
+    (tmp_path / "gold.csv").write_text("item,label\nx, Cat\ny,DOG\n", encoding="utf-8")
+    assert read_gold(tmp_path / "gold.csv", ITEMS, CLASSES).pairs == (("x", " Cat"), ("y", "DOG"))
+    assert read_gold(tmp_path / "gold.csv", ITEMS, CLASSES, fold=True).pairs == (("x", "cat"), ("y", "dog"))
+
+
 def test_json_records_work_too(tmp_path: Path) -> None:
     assert read(tmp_path, json.dumps([{"item": "x", "label": "cat"}]), "gold.json").pairs == (("x", "cat"),)
 

@@ -276,6 +276,21 @@ def test_a_column_of_marks_is_no_gold(tmp_path: Path) -> None:
     assert any("'golden' is not used as gold" in note for note in report.notes)
 
 
+def test_a_column_of_decimals_is_guessed_to_be_the_label(tmp_path: Path) -> None:
+    rows = [[f"a{item}", who, f"{item},{len(who)}"] for item in range(9) for who in ("ann", "robert")]
+    path = write_table(tmp_path / "x.csv", ["Artikel", "Mensch", "Note"], rows)
+    with pytest.raises(UnreadableFileError, match=r"Try: item='Artikel', annotator='Mensch', label='Note'$") as refused:
+        read_annotations(path)
+    assert "Known formats" not in str(refused.value)
+
+
+def test_an_unknown_column_of_gold_gets_no_guess_that_would_fail_again(tmp_path: Path) -> None:
+    path = write_table(tmp_path / "x.csv", ["item", "annotator", "label"], [list(one) for one in TRIPLETS])
+    with pytest.raises(UnreadableFileError, match=r"no column 'truth' \(for gold\)") as refused:
+        read_annotations(path, gold="truth")
+    assert "Try:" not in str(refused.value)
+
+
 def test_unknown_columns_end_with_a_guess(tmp_path: Path) -> None:
     rows = [[item, f"p{person}", label] for item, person, label in TRIPLETS]
     path = write_table(tmp_path / "x.csv", ["picture no", "who", "verdict"], rows)

@@ -18,7 +18,9 @@ from crowdprism.formats.text_tables import (
     TableText,
     as_written,
     column_names,
+    columns_as_written,
     csv_rows,
+    decode,
     inert,
     is_regular,
     n_rows,
@@ -170,3 +172,16 @@ def test_formulas_get_a_quote_that_reading_takes_away() -> None:
 )
 def test_the_delimiter_is_the_one_that_gives_even_rows_of_most_cells(text: str, delimiter: str) -> None:
     assert sample_rows(text, "file")[0] == delimiter
+
+
+@pytest.mark.parametrize(("data", "line"), [(b"\xff", 1), (b"a,b\nc,d\ne,\xff", 3), (b"a\n\xff\nb\n", 2)])
+def test_bytes_that_are_no_text_are_told_with_their_line(data: bytes, line: int) -> None:
+    with pytest.raises(UnreadableFileError, match=f"byte 0xff in line {line} "):
+        decode(data, "x")
+
+
+def test_named_columns_lose_their_quotes_only_in_a_table_that_was_escaped() -> None:
+    frame = pl.DataFrame({"'=a": ["'=1", "b"]})
+    assert columns_as_written(frame).equals(frame)
+    escaped = columns_as_written(frame.with_columns(pl.lit("").alias(MARKER)))
+    assert escaped.to_dict(as_series=False) == {"=a": ["=1", "b"]}

@@ -16,6 +16,7 @@ from crowdprism.networks.losses import (
     confusion_trace,
     joint_cross_entropy,
     known_cross_entropy,
+    label_cross_entropy,
     log_columns,
     log_volume,
     prediction_gram,
@@ -282,3 +283,17 @@ def test_a_mixture_of_known_classes_counts_each_by_its_share() -> None:
     mixed = replace(batch, partner=torch.tensor([1, 0]), share=torch.tensor([0.75, 0.75]))
     expected = -sum(0.75 * math.log(own) + 0.25 * math.log(other) for own, other in ((0.7, 0.3), (0.6, 0.4)))
     assert float(known_cross_entropy(log_probs, mixed)) == pytest.approx(expected)
+
+
+def test_the_loss_of_labels_is_the_sum_over_annotations() -> None:
+    shares = torch.tensor([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]], dtype=torch.float64)
+    label = torch.tensor([1, 2])
+    assert label_cross_entropy(shares.log(), label).item() == pytest.approx(-math.log(0.25) - math.log(0.7))
+    weighted = label_cross_entropy(shares.log(), label, torch.tensor([2.0, 0.5]))
+    assert weighted.item() == pytest.approx(-2 * math.log(0.25) - 0.5 * math.log(0.7))
+
+
+def test_the_gradient_of_many_grams_with_a_large_jitter_matches_finite_differences() -> None:
+    factors = torch.rand(3, 2, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    grams = (factors @ factors.mT).requires_grad_()
+    assert torch.autograd.gradcheck(lambda given: log_volume(given, jitter=0.5), grams)

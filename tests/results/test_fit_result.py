@@ -98,6 +98,15 @@ def test_labels_and_accuracy_are_by_name(result: FitResult) -> None:
         result.accuracy({"z": "cat"})
 
 
+def test_accuracy_takes_a_series_a_frame_and_an_array(result: FitResult) -> None:
+    import pandas as pd
+
+    known = {"x": "dog", "y": "cat"}
+    frame = pd.DataFrame({"item": list(known), "label": list(known.values())})
+    for gold in (pd.Series(known), frame, np.array(list(known.values()))):
+        assert result.accuracy(gold) == 0.5
+
+
 @pytest.mark.parametrize("kind", ["polars", "pandas", "pyarrow"])
 def test_frames_hold_one_row_per_item_and_per_annotator(kind: str, result: FitResult) -> None:
     import narwhals as nw

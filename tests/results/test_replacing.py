@@ -238,3 +238,9 @@ def test_links_that_lead_in_a_circle_are_refused(tmp_path: Path) -> None:
             raise AssertionError("the work began")
     with replacing_run(tmp_path / "run", kind="result", inputs=[tmp_path / "circle"]) as fresh:
         (fresh / "result.json").write_text("{}")
+
+
+def test_a_place_below_a_file_is_refused_with_the_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(InvalidParameterError, match=r"file.run cannot be written: .*nothing was written"):
+        write(tmp_path / "file" / "run", "1", "result.json")

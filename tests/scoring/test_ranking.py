@@ -116,7 +116,7 @@ def test_two_items_differ_only_if_the_votes_say_so() -> None:
     assert not unclear.clear
     assert unclear.probability < 0.5
     assert "cannot be told apart" in str(unclear)
-    with pytest.raises(InvalidParameterError, match="no item 'w'"):
+    with pytest.raises(InvalidParameterError, match="are not items: 'w'"):
         rank(["x"], ["y"], ["x"]).difference("x", "w")
 
 

@@ -6,11 +6,11 @@ import os
 import shutil
 import signal
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from crowdprism.aggregators.em import Expectation
 from crowdprism.annotations import Annotations
 from crowdprism.errors import InvalidParameterError, MissingDependencyError
 from crowdprism.shards import Shards, aggregate_shards, spark_engine, store_runs
-from crowdprism.shards.spark_engine import expectations_of, require_answer, require_executors, require_spark, rows_of
+from crowdprism.shards.spark_engine import expectations_of, require_answer, require_in_time, require_spark, rows_of
 
 LEARNED = ("confusions", "skills", "class_prior", "confusion_posterior", "class_probabilities")
 METHODS: dict[str, dict[str, Any]] = {
@@ -125,13 +125,44 @@ def test_a_master_that_does_not_listen_is_named() -> None:
             require_answer(f"spark://127.0.0.1:{port}")
 
 
-def test_a_master_without_workers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark_engine, "ANSWER_SECONDS", 0.05)
+def test_a_master_without_workers_is_named() -> None:
     waiting = threading.Event()
-    session = SimpleNamespace(range=lambda _: SimpleNamespace(count=waiting.wait))
-    with pytest.raises(InvalidParameterError, match="no task ran within"):
-        require_executors(session, "spark://somewhere:7077")
+    with pytest.raises(InvalidParameterError, match=r"spark://somewhere:7077 does not answer: no task ran within 0.05"):
+        require_in_time(waiting.wait, "spark://somewhere:7077", 0.05)
     waiting.set()
+
+
+def test_what_spark_raises_while_it_starts_is_an_error_of_the_master() -> None:
+    def fail() -> None:
+        raise RuntimeError("no such cluster\n at java.lang")
+
+    with pytest.raises(InvalidParameterError, match=r"local does not answer: RuntimeError no such cluster. Check"):
+        require_in_time(fail, "local", None)
+
+
+@pytest.mark.skipif(shutil.which("java") is None, reason="there is no Java")
+def test_a_master_that_listens_but_never_answers_ends_in_an_error_within_a_minute(
+    store: Shards, tmp_path: Path
+) -> None:
+    """In a process of its own: Spark holds a lock of all sessions while it waits."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        words = ["aggregate", str(store.folder), "-o", "run", "--engine", "spark"]
+        master = f"spark://127.0.0.1:{silent.getsockname()[1]}"
+        soon = "from crowdprism.shards import spark_engine; spark_engine.ANSWER_SECONDS = 8"
+        done = subprocess.run(
+            [sys.executable, "-c", f"{soon}; from crowdprism.cli import main; main()", *words, "--master", master],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            timeout=60,
+        )
+    assert done.returncode == 2
+    assert f"{master} does not answer: no task ran within 8 seconds" in " ".join(done.stderr.split())
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_missing_java_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

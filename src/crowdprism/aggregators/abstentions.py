@@ -11,7 +11,7 @@ from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.em import FloatArray
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import positions
+from crowdprism.annotations.names import known_positions
 from crowdprism.errors import InvalidParameterError, some
 
 
@@ -41,13 +41,7 @@ def use_abstentions(aggregator: Aggregator, annotations: Annotations, names: Seq
 
 def shares_without(annotations: Annotations, names: Sequence[Any]) -> FloatArray:
     """(n_classes,) shares of the classes in the votes, 0 for those that are no class."""
-    place = positions(annotations.classes, names)
-    if (place < 0).any():
-        missing = [name for name, at in zip(names, place, strict=True) if at < 0]
-        raise InvalidParameterError(
-            f"Nobody answered {some(missing)}; the answers are {some(annotations.classes.tolist(), 8)}.",
-            parameter="abstain",
-        )
+    place = known_positions(annotations.classes, names, "answers", parameter="abstain")
     votes = vote_totals(annotations)
     votes[:, place] = 0.0
     totals = votes.sum(axis=1, keepdims=True)

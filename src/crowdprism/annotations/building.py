@@ -25,7 +25,7 @@ NO_NUMBERS: Mapping[str, None] = {"weight": None, "duration": None, "timestamp":
 
 
 def as_column(values: Any) -> Any:
-    """A column as one-dimensional array, list or polars text; whole floats become ints, as of ids with gaps."""
+    """A column as 1-D array, list or polars text; 7.0 becomes 7, because tools read ids with gaps as floats."""
     if isinstance(values, (str, bytes, Mapping)):
         raise InvalidAnnotationsError(f"A column must be a sequence of names, not {type(values).__name__}.")
     if naming.is_text_column(values):

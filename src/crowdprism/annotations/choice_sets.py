@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations.building import label_dtype
 from crowdprism.annotations.container import Annotations, Repeats
-from crowdprism.annotations.names import NameArray, in_order, name_array, plain, positions
-from crowdprism.errors import InvalidAnnotationsError, InvalidParameterError, counted, some
+from crowdprism.annotations.names import NameArray, in_order, known_positions, name_array, plain, positions
+from crowdprism.errors import InvalidAnnotationsError, counted, some
 
 NO, YES = "no", "yes"
 
@@ -89,9 +89,7 @@ class MultiLabelAnnotations:
 
     def of(self, choice: Any) -> Annotations:
         """The yes/no problem of one choice, with all items and annotators."""
-        place = int(positions(self.choices, [choice])[0])
-        if place < 0:
-            raise InvalidParameterError(f"There is no choice {choice!r}; there are {some(self.choices.tolist(), 10)}.")
+        place = int(known_positions(self.choices, [choice], "choices")[0])
         ticked = self.members[:, place].astype(label_dtype(2))
         gold = self.sets.gold
         if gold is not None:

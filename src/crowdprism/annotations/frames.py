@@ -1,4 +1,4 @@
-"""Frames in and out (through narwhals), dense and CSR tables out; columns are told by the names exports use."""
+"""Data frames in and out (through narwhals), dense and CSR tables out; columns are found by their usual names."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def columns_of_frame(frame: Any, roles: Mapping[str, str | None]) -> tuple[dict[
     absent = [f"{column!r} (for {role})" for role, column in wanted.items() if column not in table.columns]
     if absent:
         raise InvalidAnnotationsError(
-            f"The frame has no column {', '.join(absent)}. Its columns are {table.columns}.",
+            f"The frame has no column {', '.join(absent)}; its columns are {some(table.columns, 20)}.",
             remedy="Name the right ones, for example {item:'task'}, {annotator:'worker'}.",
         )
     return {role: column_values(table[column]) for role, column in wanted.items()}, table.implementation.value

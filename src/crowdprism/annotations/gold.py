@@ -39,7 +39,7 @@ def with_gold(annotations: Annotations, gold: Any) -> Annotations:
     items, labels = map(list, zip(*known, strict=True))
     require_some_known(items, annotations)
     codes, place_of = positions(annotations.classes, labels), (lambda row: f"for item {items[row]!r}")
-    remedy = "Correct them, or list the class when reading the annotations, with {classes}"
+    remedy = "Correct them. On reading, {fold_classes:True} joins spellings, and {classes} adds classes."
     require([check_known(codes, labels, annotations.classes, "gold label", place=place_of, remedy=remedy)])
     before = annotations.gold_by_name()
     merged = gold_by_item([*before, *items], [*before.values(), *labels])
@@ -87,7 +87,7 @@ def require_some_known(items: list[Any], annotations: Annotations) -> None:
 
 
 def classes_by_item(items: NameArray, gold: Any) -> dict[Any, Any]:
-    """True class by item, of named gold or of an array, series or frame in the order of items; unknown left out."""
+    """True class by item name, from named gold or from values in the order of items; unknown ones are left out."""
     if has_no_names(gold):
         labels = np.ma.asarray(gold).tolist() if isinstance(gold, np.ndarray) else list(gold)
         names: list[Any] = items.tolist()

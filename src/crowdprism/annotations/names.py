@@ -145,7 +145,7 @@ def _encode_ints(values: NDArray[Any]) -> tuple[NameArray, NDArray[np.int64]]:
 
 
 def positions(names: NameArray, values: Iterable[Hashable]) -> NDArray[np.int64]:
-    """Where each value stands in `names`, and -1 for values that are not names, for the caller to resolve at once."""
+    """Position of each value in `names`, and -1 for values that are not names, which the caller must resolve."""
     listed = values.tolist() if isinstance(values, np.ndarray) else [plain(value) for value in values]
     index = {name: place for place, name in enumerate(names.tolist())}
     return np.fromiter((index.get(value, -1) for value in listed), dtype=np.int64, count=len(listed))

@@ -114,7 +114,7 @@ def pairs_on_items(annotations: Annotations) -> tuple[NDArray[Any], NDArray[Any]
 
 
 def co_label_entries(annotations: Annotations) -> CoLabelEntries:
-    """Count what pairs of annotators said of the same items, by the product of weights; never annotators squared."""
+    """Count labels that pairs of annotators gave to shared items; cost follows those pairs, not all annotators."""
     n_classes, n_annotators = annotations.n_classes, annotations.n_annotators
     responses = response_matrix(annotations)
     products = (responses.T @ responses).tocoo()
@@ -135,7 +135,7 @@ def co_label_entries(annotations: Annotations) -> CoLabelEntries:
 
 
 def bipartite_components(annotations: Annotations) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The group of each item and of each annotator; groups are what no annotation connects, if only one node."""
+    """Number the connected groups: (of each item, of each annotator); one without annotations is its own group."""
     from scipy.sparse import csr_array
     from scipy.sparse.csgraph import connected_components
 

@@ -88,7 +88,7 @@ def spread(counts: np.ndarray) -> Spread:
 
 
 def class_scores(annotations: Annotations) -> NDArray[np.float64] | None:
-    """(n_classes,) each class as number, or its place from 1 if an order was given; None for names or two numbers."""
+    """(n_classes,) each class as a number, or its place from 1 in a given order; None for names and for 0/1."""
     names = annotations.classes.tolist()
     if all(isinstance(name, (int, float)) and not isinstance(name, bool) for name in names):
         rising = all(one < other for one, other in pairwise(names))

@@ -26,14 +26,14 @@ def aggregate(
     *,
     method: str = options.method_option(DEFAULT_METHOD, options.aggregator_names),
     output: Path | None = typer.Option(
-        None, "--output", "-o", help="Run folder for the result, tables and report.html; or a .csv file for labels."
+        None, "--output", "-o", help="Run folder for the result, tables and report.html; or a .csv file for the labels."
     ),
     report: WithReport = True,
     force: options.Force = False,
     reading: options.ReadingOptions,
     several: ChoiceOptions,
     voices: options.VoiceOptions,
-    use_gold: bool = typer.Option(True, "--use-gold/--no-use-gold", help="Learn from gold; its items get their class."),
+    use_gold: bool = typer.Option(True, "--use-gold/--no-use-gold", help="Learn from gold; its items keep that class."),
     seed: int = typer.Option(0, help="Seed of methods that use random numbers."),
     threading: options.ThreadOptions,
     stores: StoreOptions,
@@ -41,7 +41,7 @@ def aggregate(
 ) -> None:
     """Combine the labels of many annotators into one label per item, and rate the annotators.
 
-    Without --output the labels are printed as CSV. A store that `crowdprism shard` wrote is worked on out of core.
+    Without --output the labels are printed as CSV. FILES can be a store written by `crowdprism shard`.
 
     Example: `crowdprism aggregate labels.csv -o run/`
     """
@@ -94,7 +94,7 @@ def deliver(
         screen.print_json(to_record(result, run.annotations))
     elif table is not None:
         run_folder.save_csv(table, label_columns(result, run.annotations))
-        remark(f"wrote {table}; with -o and the name of a folder, annotators.csv and report.html are written too")
+        remark(f"wrote {table}; to get annotators.csv and report.html too, pass a folder as -o")
     elif output is None:
         screen.print_csv(label_columns(result, run.annotations))
     else:

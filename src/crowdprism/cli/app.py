@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import os
 import shlex
-import sys
 import warnings
 from collections.abc import Sequence
 from functools import cache
@@ -147,8 +147,11 @@ def run(words: list[str]) -> int:
         return int(app(args=common_first(words or ["--help"]), prog_name="crowdprism", standalone_mode=False) or 0)
     except CrowdprismError as error:
         screen.print_error(error_message(error))
-    except BrokenPipeError:  # the reader of a pipe, such as head, stopped reading
-        sys.stderr.close()
+    except (BrokenPipeError, SystemExit) as error:  # the reader of a pipe, such as head, stopped
+        if BrokenPipeError not in map(type, (error, error.__context__)):
+            raise
+        for output in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), output)
         return 0
     except OSError as error:
         screen.print_error(f"{error.strerror or error}: {error.filename}" if error.filename else str(error))

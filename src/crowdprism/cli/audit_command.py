@@ -16,7 +16,7 @@ from crowdprism.cli.options import AsJson, Files, ReadingOptions, require_exists
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
 from crowdprism.cli.run_folder import require_writable, save_csv
 from crowdprism.cli.screen import print_json, print_lines, print_table, remark
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import InvalidParameterError, some
 from crowdprism.files import write_whole
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def audit(
     n: int = typer.Option(40, "--number", "-n", help="How many items to ask."),
     seed: int = typer.Option(0, help="Seed of the draw."),
     method: str = typer.Option(DEFAULT_METHOD, "--method", "-m", help="Method to fit if no run folder is given."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="Questions: .csv, or .json for Label Studio."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Questions file: .csv, or .json for Label Studio."),
     page: Page = None,
     to: str = typer.Option("auto", help="csv, label-studio, argilla, doccano or prodigy; by default from the ending."),
     content: ContentOptions,
-    answers: list[Path] | None = typer.Option(None, help="The answered file, or the Label Studio export of it."),
+    answers: list[Path] | None = typer.Option(None, help="The answered file, or its export from Label Studio."),
     gold_out: Path | None = typer.Option(None, help="Write the answers as gold, for --gold-file."),
     reading: ReadingOptions,
     json: AsJson = False,
@@ -132,9 +132,9 @@ def read_answers(labels: Audited, files: Sequence[Path], n: int, seed: int) -> t
     audits = list(dict.fromkeys(name for one in found for name in one.audits))
     parts = [name.split("-") for name in audits]
     if any(len(part) != 3 or not (part[0].isdigit() and part[1].isdigit()) for part in parts):
-        raise InvalidParameterError(f"The column audit holds {audits[0]!r}, which no audit is named. Drop the column.")
+        raise InvalidParameterError(f"The column audit holds {audits[0]!r}, which is no audit's name. Drop the column.")
     if len({part[0] for part in parts}) > 1:
-        raise InvalidParameterError(f"The answers belong to audits with different seeds: {', '.join(audits)}.")
+        raise InvalidParameterError(f"The answers belong to audits with different seeds: {some(audits)}. Pass one.")
     if parts:
         seed, n = int(parts[0][0]), max(int(part[1]) for part in parts)
     plan = audit_plan(labels.result, n, seed, annotations=labels.annotations)
@@ -193,7 +193,7 @@ def jury(
     files: Files,
     *,
     humans: str | None = typer.Option(None, "--human", help="Annotators who are people, separated by commas."),
-    epsilon: float = typer.Option(0.2, help="Alternative annotator test: 0.2 experts, 0.15 trained people, 0.1 crowd."),
+    epsilon: float = typer.Option(0.2, help="Margin for replacing people: 0.2 experts, 0.15 trained, 0.1 crowd."),
     output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     seed: int = typer.Option(0, help="Seed of the bootstrap."),
     reading: ReadingOptions,

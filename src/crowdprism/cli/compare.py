@@ -39,7 +39,7 @@ def compare(
         None,
         "--methods",
         "-m",
-        help="Names separated by commas, `all`, or `list`; a selection by default.",
+        help="Methods separated by commas, or `all`; pass `list` to see them. Default: a selection.",
         **options.listing(lambda: [*options.aggregator_names(), *options.classifier_names()]),
     ),
     seeds: int = typer.Option(3, help="How often to fit each method with annotations held out."),

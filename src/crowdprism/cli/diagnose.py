@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crowdprism.formats.item_content import ItemContent
     from crowdprism.formats.tool_tasks import TaskList
 
-Run = Annotated[Path | None, typer.Option("--run", "-r", help="Their run folder; without it, --method is fitted.")]
+Run = Annotated[Path | None, typer.Option("--run", "-r", help="Run folder of the files; else --method is fitted.")]
 N_SHOWN = 10
 OVERUSE_Z = 3  # excess of a label, in standard errors, that is worth showing
 
@@ -56,8 +56,8 @@ def diagnose(
                 save_csv(fresh / f"{name}.csv", cells_of(table.to_frame()))
     odd, wrong = suspects(people), wrong_gold(items, annotations)
     if json:
-        told = {"method": result.method, "verdict": findings.severity, "findings": findings.to_records()}
-        print_json({**told, "suspects": odd, "wrong_gold": wrong})
+        record = {"method": result.method, "verdict": findings.severity, "findings": findings.to_records()}
+        print_json({**record, "suspects": odd, "wrong_gold": wrong})
     else:
         print_diagnosis(result, findings, odd, wrong, annotations)
     if output is not None:
@@ -138,11 +138,12 @@ def print_diagnosis(
 
 def verdict_on(findings: Findings, result: cp.FitResult) -> str:
     """What the findings come to, in plain words."""
-    told = f"None of the {len(findings)} checks found a problem."
+    verdict = f"None of the {len(findings)} checks found a problem."
     for severity, advice in (("caution", "Use the result with care"), ("warning", "Do not rely on the result yet")):
         names = [finding.name for finding in findings if finding.severity == severity]
-        told = f"{advice}: {', '.join(names)}." if names else told
-    return f"{told} {result.account.sentence()}" if result.account is not None else told
+        failed = f"{len(names)} of {len(findings)} checks did not pass ({', '.join(names)})"
+        verdict = f"{advice}: {failed}." if names else verdict
+    return f"{verdict} {result.account.sentence()}" if result.account is not None else verdict
 
 
 def suggest(
@@ -151,7 +152,7 @@ def suggest(
     budget: float = typer.Option(100, "--budget", "-b", help="How many labels to ask for."),
     run: Run = None,
     method: str = method_option(DEFAULT_METHOD, aggregator_names),
-    capacity: int | None = typer.Option(None, help="Most labels of one annotator; by default twice an equal share."),
+    capacity: int | None = typer.Option(None, help="Most labels to ask of one annotator; default: twice a fair share."),
     per_item: int = typer.Option(1, help="Most labels to ask for one item."),
     target: float | None = typer.Option(None, help="Stop once this accuracy is expected."),
     output: Path | None = typer.Option(None, "--output", "-o", help="CSV file, or tasks for --to; by default printed."),
@@ -187,6 +188,7 @@ def suggest(
         print_csv(cells_of(frame))
     elif output is not None:
         save_csv(output, cells_of(frame))
+        remark(f"wrote {output}")
 
 
 def tasks_of(frame: Any, result: cp.FitResult, shown: ItemContent) -> TaskList:

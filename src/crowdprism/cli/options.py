@@ -31,9 +31,9 @@ VoiceOption = functools.partial(typer.Option, rich_help_panel="Annotators who an
 StoreOption = functools.partial(typer.Option, rich_help_panel="Stores larger than memory")
 DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
-Files = Annotated[list[Path], typer.Argument(help="Annotation files of any format, merged; - reads standard input.")]
+Files = Annotated[list[Path], typer.Argument(help="Annotation files in any format; several are merged, - is stdin.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Force = Annotated[bool, typer.Option("--force", help="Replace a run of another kind, and files changed since.")]
+Force = Annotated[bool, typer.Option("--force", help="Replace a run of another kind, or with files changed by hand.")]
 TextColumn = Annotated[
     str | None, FeatureOption("--text-column", "-t", help="Column of texts, in --features or the annotation files.")
 ]
@@ -54,7 +54,7 @@ def listing(names: Callable[[], Iterable[str]]) -> Any:
 
 
 def method_option(default: str, names: Callable[[], Iterable[str]]) -> Any:
-    return typer.Option(default, "--method", "-m", help="Name of the method; `list` lists all.", **listing(names))
+    return typer.Option(default, "--method", "-m", help="Name of the method; pass `list` to see all.", **listing(names))
 
 
 def aggregator_names() -> list[str]:
@@ -105,11 +105,11 @@ class ReadingOptions:
     gold: str | None = ReadingOption(None, help="Column with the true classes, where known.")
     annotators: str | None = ReadingOption(None, help="Columns of a wide table that are annotators, such as ann,bob.")
     gold_file: Path | None = ReadingOption(None, help="Table of true classes, with an item and a label column.")
-    max_size: str | None = ReadingOption(None, help="Most bytes of a file, such as 8GB; 4GB or a quarter of memory.")
-    order: str | None = ReadingOption(None, help="Classes from low to high, such as low,medium,high: ratings.")
-    skip_label: str | None = ReadingOption(None, help="Answers that are no label, such as unsure,N/A; left out.")
+    max_size: str | None = ReadingOption(None, help="Largest file to read, such as 8GB; default: 4GB or 1/4 of memory.")
+    order: str | None = ReadingOption(None, help="For ratings: classes from low to high, such as low,medium,high.")
+    skip_label: str | None = ReadingOption(None, help="Answers to leave out, because they are no label: unsure,N/A.")
     fold_classes: bool = ReadingOption(False, "--fold-classes", help="Join classes that differ only in case or spaces.")
-    repeats: str = ReadingOption("keep", help="Of an annotator's answers to one item: keep all, the first or the last.")
+    repeats: str = ReadingOption("keep", help="Several answers by one annotator to an item: keep, first, last, error.")
     more: list[str] | None = ReadingOption(
         None,
         "--reading",
@@ -146,7 +146,8 @@ class ReadingOptions:
             return annotations
         from crowdprism.formats.gold_file import read_gold
 
-        found = read_gold(self.gold_file, annotations.items, annotations.classes, max_size=self.max_size)
+        names = annotations.items, annotations.classes
+        found = read_gold(self.gold_file, *names, max_size=self.max_size, fold=self.fold_classes)
         if not found.pairs:
             raise UnreadableFileError(f"{self.gold_file} has no label in its {found.n_blank} rows. Fill them in.")
         with alignment_as_notes():
@@ -217,7 +218,7 @@ class ThreadOptions:
 @dataclass(frozen=True)
 class VoiceOptions:
     one_voice: list[str] | None = VoiceOption(
-        None, metavar="NAMES", help="Annotators who answer as one, by commas; counted once. Repeat for more groups."
+        None, metavar="NAMES", help="Annotators to count as one, separated by commas. Repeat for more groups."
     )
     dependence: str = VoiceOption("auto", help="auto: find annotators who answer as one; none: count every annotator.")
 
@@ -228,7 +229,7 @@ class VoiceOptions:
         if self.one_voice and self.dependence == "none":
             raise InvalidParameterError("--one-voice and --dependence none contradict each other. Leave out one.")
         if self.one_voice and annotations is None:
-            raise InvalidParameterError("--one-voice needs annotations in memory. On a store everyone is counted.")
+            raise InvalidParameterError("--one-voice does not work on a store: leave it out, or pass files.")
         if not self.one_voice and self.dependence == "auto":
             return
         if "dependence" not in method.get_params():
@@ -251,7 +252,7 @@ def split_voices(texts: Sequence[str], annotations: cp.Annotations) -> list[list
 
 @dataclass(frozen=True)
 class DeviceOptions(ThreadOptions):
-    device: str = DeviceOption("auto", help="auto, cpu, cuda or mps.")
+    device: str = DeviceOption("auto", help="Where torch computes: auto, cpu, cuda or mps.")
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class ContentOptions:
     content: Annotated[
         Path | None, typer.Option(help="Table with item ids and texts, images or links; else from the annotations.")
     ] = None
-    remote_images: Annotated[bool, typer.Option("--remote-images", help="Load images from web addresses.")] = False
+    remote_images: Annotated[bool, typer.Option("--remote-images", help="Let pages load images from the web.")] = False
 
     def load(
         self, items: Sequence[Any], result: cp.FitResult, files: Sequence[Path] = (), read: ReadingReport | None = None
@@ -74,7 +74,7 @@ def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
 
 
 def describe_source(result: cp.FitResult, files: Sequence[Path], reading: ReadingReport | None) -> dict[str, Any]:
-    """What a report is told about the annotation files: their names, and how to look up what items look like."""
+    """What a report shows of the annotation files: their names, and the content of items, looked up when needed."""
     names = ["standard input" if path == Path("-") else path.name for path in files]
     source = f"{names[0]} and {len(names) - 1} more" if len(names) > 1 else "".join(names)
     return {"source": source, "content": lambda items: ContentOptions().load(items, result, files, reading)}

@@ -26,7 +26,7 @@ def rank(
     *,
     output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     different: str | None = typer.Option(None, metavar="A,B", help="Tell whether these two items really differ."),
-    ask: int = typer.Option(5, min=0, help="How many pairs to ask next to list."),
+    ask: int = typer.Option(5, min=0, help="How many pairs to suggest for the next comparisons."),
     left: str | None = ReadingOption(None, help="Column with the item shown first."),
     right: str | None = ReadingOption(None, help="Column with the item shown second."),
     winner: str | None = ReadingOption(None, help="Column with the better item: its name, left, right or tie."),
@@ -37,7 +37,7 @@ def rank(
     skip_label: str | None = ReadingOption(None, help="Answers that name no winner, such as unsure,N/A; left out."),
     skip_missing: bool = ReadingOption(False, "--skip-missing", help="Leave out comparisons without a winner."),
     max_size: str | None = ReadingOption(None, help="Most bytes of one file, such as 8GB."),
-    position_bias: bool = typer.Option(True, "--position/--no-position", help="Correct for a preference of the left."),
+    position_bias: bool = typer.Option(True, "--position/--no-position", help="Correct for a preference for the left."),
     reliability: bool = typer.Option(True, "--reliability/--no-reliability", help="Let careless judges count less."),
     json: AsJson = False,
 ) -> None:
@@ -137,13 +137,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
     from crowdprism.report.ranking_page import ranking_lines
 
     print_lines(*([str(pair)] if pair is not None else ranking_lines(ranking)))
-    items = to_records(ranking.columns(), slice(N_SHOWN))
-    shown = ("rank", "item", "score", "low", "high", "comparisons", "wins")
-    print_table(
-        "Items, best first",
-        ("rank", "item", "score", "low", "high", "compared", "won", "places"),
-        [[*(one[name] for name in shown), f"{one['rank_low']} to {one['rank_high']}"] for one in items],
-    )
+    print_records("Items, best first", to_records(ranking.columns(), slice(N_SHOWN)))
     if len(ranking.items) > N_SHOWN:
         print(f"... and {len(ranking.items) - N_SHOWN} more; --json lists all.")
     if ranking.reliability is not None:

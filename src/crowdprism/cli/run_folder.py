@@ -32,7 +32,7 @@ class Run:
     classifier: Any = None
     recipe: Any = None
     with_report: bool = True
-    about: Mapping[str, Any] = field(default_factory=dict)  # what the report is told about the annotation files
+    about: Mapping[str, Any] = field(default_factory=dict)  # the annotation files, for the report
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class ChoiceOptions:
     multi: bool = ReadingOption(False, "--multi", help="Answers hold several choices: lists, a|b cells, 0/1 columns.")
-    separator: str = ReadingOption("|", help="Between choices in a cell, with --multi.")
-    abstain: str | None = ReadingOption(None, help="Answers that no item truly has, such as unsure; they are evidence.")
+    separator: str = ReadingOption("|", help="What separates choices in a cell, with --multi.")
+    abstain: str | None = ReadingOption(None, help="Answers such as unsure: used as evidence, never as label.")
 
     def use_abstentions(self, aggregator: Aggregator, annotations: cp.Annotations) -> None:
         """Let the aggregator learn from the answers that --abstain names."""
@@ -85,12 +85,11 @@ class ChoiceOptions:
         return known
 
     def write(self, fresh: Path, result: MultiLabelResult, annotations: MultiLabelAnnotations, *, report: bool) -> None:
-        from crowdprism.report.choices_page import annotator_rows, choices_page
+        from crowdprism.report.choices_page import annotator_columns, choices_page
 
         result.write_into(fresh)
         save_csv(fresh / "labels.csv", self.label_columns(result))
-        rows = annotator_rows(result, annotations)
-        save_csv(fresh / "annotators.csv", {name: [row[name] for row in rows] for name in rows[0]})
+        save_csv(fresh / "annotators.csv", annotator_columns(result, annotations))
         if report:
             (fresh / REPORT).write_text(choices_page(result, annotations), encoding="utf-8")
         (fresh / "log.txt").write_text(log_text(), encoding="utf-8", errors="backslashreplace")
@@ -107,22 +106,22 @@ class ChoiceOptions:
         return columns | {f"probability:{choice}": rounded(share) for choice, share in shares}
 
     def to_record(self, result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
-        from crowdprism.report.choices_page import annotator_rows, choice_rows
+        from crowdprism.report.choices_page import annotator_columns, choice_columns
 
         sure = [None] * len(result.items) if result.confidence is None else result.confidence.min(axis=1)
         columns = {"item": result.items, "labels": result.labels(), "probabilities": result.probabilities}
         return {
             "method": result.method,
-            "choices": choice_rows(result, annotations),
+            "choices": to_records(choice_columns(result, annotations)),
             "labels": to_records({**columns, "confidence": sure}),
-            "annotators": annotator_rows(result, annotations),
+            "annotators": to_records(annotator_columns(result, annotations)),
         }
 
 
 def print_summary(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> None:
-    from crowdprism.report.choices_page import annotator_rows, choice_lines, choice_rows
+    from crowdprism.report.choices_page import annotator_columns, choice_columns, choice_lines
 
     print_lines(*choice_lines(result, annotations))
-    print_records("Choices", choice_rows(result, annotations))
-    lowest = sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])[:10]
-    print_records("Annotators who miss most", lowest)
+    print_records("Choices", to_records(choice_columns(result, annotations)))
+    people = annotator_columns(result, annotations)
+    print_records("Annotators who miss most", to_records(people, people["finds"].argsort(kind="stable")[:10]))

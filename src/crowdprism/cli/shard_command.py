@@ -13,7 +13,7 @@ import crowdprism as cp
 from crowdprism.cli.options import AsJson, StoreOption
 from crowdprism.cli.run_folder import Run, Written, cells_of, run_target, save_csv, write_run
 from crowdprism.cli.screen import print_csv, print_json, print_table, remark
-from crowdprism.errors import InvalidParameterError
+from crowdprism.errors import InvalidParameterError, counted
 
 if TYPE_CHECKING:
     from crowdprism.aggregators import Aggregator
@@ -51,7 +51,7 @@ def shard(
         return
     remark(
         f"{store.n_annotations:,} annotations of {store.n_items:,} items by {store.n_annotators:,} annotators, "
-        f"{store.n_classes} classes, in {len(store.shards)} shards. Next: crowdprism aggregate {output} -o run/"
+        f"{store.n_classes} classes, {counted(len(store.shards), 'shard')}. Next: crowdprism aggregate {output} -o run/"
     )
 
 
@@ -63,12 +63,12 @@ def sizes_of(store: cp.Shards) -> dict[str, Any]:
 class StoreOptions:
     engine: str = StoreOption("local", help="Where to work on a store: local (this machine) or spark.")
     master: str | None = StoreOption(None, help="Address of the Spark cluster, such as spark://host:7077.")
-    resume: bool = StoreOption(False, "--resume", help="Go on with a run on a store that was interrupted.")
+    resume: bool = StoreOption(False, "--resume", help="Continue an interrupted run on a store.")
 
     def require_store(self) -> None:
         """Raise if an option was given that only a store has."""
         if self.engine != "local" or self.master is not None or self.resume:
-            raise InvalidParameterError("--engine, --master and --resume are for stores. Make one: `crowdprism shard`.")
+            raise InvalidParameterError("--engine, --master and --resume need a store. Make one: `crowdprism shard`.")
 
 
 def holds_store(files: list[Path]) -> bool:

@@ -35,7 +35,7 @@ def simulate(
     pattern: str = typer.Option("per-item", help="Which annotators label which items; `list` lists all."),
     amount: float | None = typer.Option(None, help="Parameter of the pattern, such as labels per item."),
     copiers: int = typer.Option(0, help="How many annotators copy from others."),
-    machines: int | None = typer.Option(None, help="Machines trained on the --dataset: 1 with experts, 2 without."),
+    machines: int | None = typer.Option(None, help="Use machines trained on --dataset: 1 with experts, 2 without."),
     item: str = typer.Option("item", help="Column of --truth with the item ids."),
     label: str = typer.Option("label", help="Column of --truth with the true classes."),
     seed: int = typer.Option(0, help="Random seed of true classes, annotators and labels."),

@@ -33,15 +33,15 @@ def train(
     files: options.Files,
     *,
     features: options.FeatureOptions,
-    output: Path | None = typer.Option(None, "--output", "-o", help="Run folder: classifier, tables, report.html."),
+    output: Path | None = typer.Option(None, "--output", "-o", help="Run folder for classifier, tables, report.html."),
     method: str = options.method_option(DEFAULT_METHOD, options.classifier_names),
     network: str = typer.Option("auto", help="Name of the network; chosen by the features by default."),
     epochs: int | None = typer.Option(None, help="Passes over the data."),
     onwards: Path | None = typer.Option(
-        None, "--continue", help="Go on training the classifier of this run folder; its method and network stay."
+        None, "--continue", help="Continue training the classifier of this run folder, with its method and network."
     ),
     resume: bool = typer.Option(False, "--resume", help="Continue an interrupted training with the same --output."),
-    checkpoint: Path | None = typer.Option(None, help="Folder for states after epochs; OUTPUT.checkpoint by default."),
+    checkpoint: Path | None = typer.Option(None, help="Folder for the last epoch's state; default: OUTPUT.checkpoint."),
     report: WithReport = True,
     force: options.Force = False,
     reading: options.ReadingOptions,
@@ -169,12 +169,13 @@ def predict(
         print_csv(columns)
     else:
         run_folder.save_csv(output, columns)
+        remark(f"wrote {output}")
 
 
 def load_trained(run: Path) -> Any:
     model = cp.load(run)
     if isinstance(model, cp.FitResult):
-        raise InvalidParameterError(f"{run} holds {model.method}, which has no classifier. Run `crowdprism train`.")
+        raise InvalidParameterError(f"{run} holds labels by {model.method} but no classifier. Run `crowdprism train`.")
     return model
 
 

@@ -1,4 +1,4 @@
-"""Readers: from a file that some tool exported to `Annotations`; the format is told by the content."""
+"""Readers: from a file that some tool exported to `Annotations`; the format is recognized by content."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def array_of(data: bytes, name: str) -> NDArray[Any]:
         read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}[version]
         shape, in_columns, dtype = read(file)
     except HEADER_ERRORS as error:
-        raise UnreadableFileError(f"{name} is a damaged or truncated NumPy file ({error}).") from error
+        raise UnreadableFileError(f"{name} is a damaged or truncated NumPy file ({error}). Save it again.") from error
     if dtype.hasobject:
         raise UnreadableFileError(
             f"{name} holds Python objects, which are stored as pickle and never read. "
@@ -59,11 +59,11 @@ def array_of(data: bytes, name: str) -> NDArray[Any]:
     if dtype.kind not in KINDS or not math.prod(shape) * dtype.itemsize or min(shape, default=1) < 0:
         raise UnreadableFileError(f"{name} holds {stated}; expected numbers or text, at least one.")
     if math.prod(shape) * dtype.itemsize != len(content):
-        raise UnreadableFileError(f"{name} is damaged or truncated: it states {stated} but holds {len(content)} bytes.")
+        raise UnreadableFileError(f"{name} is damaged: it says {stated} but has {len(content)} bytes. Save it again.")
     try:
         return np.frombuffer(content, dtype=dtype).reshape(shape, order="F" if in_columns else "C")
     except ValueError as error:  # more dimensions than NumPy has
-        raise UnreadableFileError(f"{name} is a damaged or truncated NumPy file ({error}).") from error
+        raise UnreadableFileError(f"{name} is a damaged or truncated NumPy file ({error}). Save it again.") from error
 
 
 CELL_BYTES = 16  # what polars takes at least for a cell of text
@@ -98,15 +98,15 @@ def damaged_parquet(name: str) -> Iterator[None]:
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
         if isinstance(error, UnreadableFileError):
             raise
-        reason = str(error).split("\n")[0]
-        raise UnreadableFileError(f"{name} is a damaged or truncated Parquet file ({reason}).") from error
+        why = str(error).split("\n")[0]
+        raise UnreadableFileError(f"{name} is a damaged or truncated Parquet file ({why}). Save it again.") from error
 
 
 def sizes_of_parquet(path: Path) -> tuple[list[int], int]:
     """As `checked_sizes`, of a file that is not read into memory."""
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_size == 0:
-            raise UnreadableFileError(f"{path} is empty.")
+            raise UnreadableFileError(f"{path} is empty. Export it again.")
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return checked_sizes(data)
 

@@ -140,7 +140,7 @@ def pairwise_rows(document: Document) -> Iterator[Row]:
         if not {"left", "right"} <= set(roles):
             if len(texts) != 2:
                 raise UnreadableFileError(
-                    f"{document.name}: which fields of task {place} were compared is not clear among {some(data, 12)}.",
+                    f"{document.name}: task {place} does not show which two of {some(data, 12)} were compared.",
                     remedy="Name them with {left} and {right}",
                 )
             roles = dict(zip(("left", "right"), texts, strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import os
+import re
 from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations.frames import columns_of_frame
 from crowdprism.errors import InvalidParameterError, UnreadableFileError, some
+from crowdprism.files import TOKEN
 from crowdprism.formats import text_tables
 from crowdprism.formats.binary_files import arrays_of, read_parquet
 from crowdprism.formats.json_text import JsonLines, Schema, parse_json, require_shape
@@ -29,6 +31,7 @@ Container = Literal["table", "json", "json lines", "parquet", "npy", "npz", "zip
 HEAD_BYTES = 1 << 16
 MAX_LINE_BYTES = 1 << 22  # a table whose first line is longer than this is no table
 N_SAMPLE = 50
+STORE_PART = re.compile(rf"files-{TOKEN}")  # a folder with the shards of a store
 ENDINGS = (".csv", ".tsv", ".txt", ".json", ".jsonl", ".ndjson", ".manifest", ".parquet", ".npy", ".npz", ".zip")
 MAGIC: dict[bytes, Container] = {b"PAR1": "parquet", b"\x93NUMPY": "npy", b"PK\x03\x04": "zip"}
 UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -38,7 +41,7 @@ NO_OPTIONS = ReadingOptions()
 
 
 class Document:
-    """One file (or member of an archive): its container is told by content, its parts are parsed when asked for."""
+    """One file (or member of an archive): the container is recognized by content, and parts are parsed when needed."""
 
     def __init__(
         self, name: str, *, path: Path | None = None, data: bytes | None = None, options: ReadingOptions = NO_OPTIONS
@@ -296,9 +299,15 @@ def expand(path: str) -> list[FoundFile]:
 
 
 def folder_files(folder: Path) -> list[FoundFile]:
-    manifest = folder / "manifest.json"
-    if manifest.is_file() and b"crowdprism_run" in manifest.read_bytes()[:64]:
-        raise UnreadableFileError(f"{folder} is a run that crowdprism wrote. Pass the annotations it was made of.")
+    manifest, is_run = folder / "manifest.json", any(STORE_PART.fullmatch(one.name) for one in folder.iterdir())
+    if manifest.is_file():
+        with manifest.open("rb") as file:
+            is_run |= b'"crowdprism_' in file.read(64)
+    if is_run:
+        raise UnreadableFileError(
+            f"{folder} is a run or store that crowdprism wrote. Pass the annotations it was made of; only `aggregate` "
+            "takes stores."
+        )
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
     of_answers = {file.with_name("metadata.json") for file in files if file.name == "answers.json"}
     readable = [file for file in files if data_ending(file.name) in ENDINGS and file not in of_answers]

@@ -95,7 +95,7 @@ def from_arrays(source: str, arrays: Mapping[str, NDArray[Any]], array: str | No
         raise InvalidParameterError(f"{source} holds the arrays {listed}; say which holds the features.")
     values = arrays[wanted]
     if values.ndim < 2 or values.dtype.kind not in "fiub":
-        raise UnreadableFileError(f"{source} holds {values.dtype} of shape {values.shape}; expected rows of numbers.")
+        raise UnreadableFileError(f"{source} holds {values.dtype} of shape {values.shape}; save a row per item.")
     id_array = next((name for name in ID_ARRAYS if name in names and name != wanted), None)
     ids = range(len(values)) if id_array is None else arrays[id_array].tolist()
     if not isinstance(ids, (range, list)) or len(ids) != len(values):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +13,7 @@ from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import label_studio
 from crowdprism.formats.documents import Document, missing_file, open_documents
 from crowdprism.formats.json_text import LabelStudioTask
-from crowdprism.formats.raw_annotations import ReadingOptions
+from crowdprism.formats.raw_annotations import ReadingOptions, folded
 from crowdprism.formats.read import decoding
 from crowdprism.formats.tables import MISSING_LABELS
 
@@ -31,9 +30,9 @@ class GoldFile(NamedTuple):
 
 
 def read_gold(
-    path: str | os.PathLike[str], items: NameArray, classes: NameArray, *, max_size: int | str | None = None
+    path: str | Path, items: NameArray, classes: NameArray, *, max_size: int | str | None = None, fold: bool = False
 ) -> GoldFile:
-    """True classes in a file, by usual columns or the first two, header or not; known names become what they mean."""
+    """Read true classes from the usual columns or the first two; `fold` ignores case and spaces of classes."""
     source = Path(path)
     if not source.exists():
         raise UnreadableFileError(missing_file(source))
@@ -47,7 +46,7 @@ def read_gold(
         rows += found
         audits += [str(one) for one in named if one]
     require_hashable(rows, str(source))
-    known_item, known_class = Spelling(items), Spelling(classes)
+    known_item, known_class = Spelling(items), Spelling(classes, fold=fold)
     labelled = [(item, label) for item, label in rows if not is_blank(label)]
     pairs = tuple((known_item(item), known_class(label)) for item, label in labelled)
     return GoldFile(pairs, len(rows) - len(labelled), tuple(dict.fromkeys(audits)))
@@ -65,9 +64,10 @@ def is_blank(label: Any) -> bool:
 class Spelling:
     """Finds the name that a cell of a file means, else returns the cell: spreadsheets change how names are written."""
 
-    def __init__(self, names: NameArray) -> None:
+    def __init__(self, names: NameArray, *, fold: bool = False) -> None:
         self._known = set(names.tolist())
         self._by_text = {str(name): name for name in reversed(names.tolist())}
+        self._folded = {folded(name): name for name in reversed(names.tolist())} if fold else {}
 
     def __call__(self, cell: Any) -> Any:
         if cell in self._known:
@@ -77,7 +77,7 @@ class Spelling:
         for spelling in (text, text.removesuffix(".0"), text.removeprefix("'")):
             if spelling in self._by_text:
                 return self._by_text[spelling]
-        return cell
+        return self._folded.get(folded(cell), cell)
 
 
 def tasks(document: Document) -> tuple[list[tuple[Any, Any]], list[Any]]:

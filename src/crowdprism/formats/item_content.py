@@ -80,7 +80,7 @@ def id_column(records: Sequence[Mapping[str, Any]], columns: Sequence[str], item
 def content_of_files(
     files: Sequence[Path], items: Iterable[Any], names: NameArray, *, item: str, used: Iterable[str]
 ) -> ItemContent:
-    """Columns beside item and `used` that have one value per item; `names` are all items. Nothing on an error."""
+    """Content of items: columns with one value per item, except `item` and `used`; empty if a file is unreadable."""
     used, wanted = {item, *used}, set(items)
     found = ItemContent()
     for path in files:

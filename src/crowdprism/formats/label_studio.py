@@ -90,7 +90,8 @@ def only_question(document_name: str, tasks: list[dict[str, Any]]) -> str:
             "Check that it was annotated, and that the annotations (not only the tasks) were exported."
         )
     listed = ", ".join(f"{name} ({count})" for name, count in names.most_common())
-    raise UnreadableFileError(f"{document_name} answers several questions: {listed}.", remedy="Choose one with {label}")
+    problem, choice = f"{document_name} answers several questions: {listed}.", {"label": names.most_common(1)[0][0]}
+    raise UnreadableFileError(problem, remedy="Choose one with {label}", suggestion=choice)
 
 
 def label_of(annotation: dict[str, Any], name: str) -> Any:
@@ -176,6 +177,7 @@ def label_field(document: Document, records: list[dict[str, Any]], item_field: s
     if len(candidates) == 1:
         return candidates[0]
     raise UnreadableFileError(
-        f"{document.name}: which field holds the label is not clear among {some(candidates or fields, 10)}.",
+        f"{document.name}: several fields could hold the label: {some(candidates or fields, 10)}.",
         remedy="Choose one with {label}",
+        suggestion={"label": (candidates or fields)[0]} if fields else {},
     )

@@ -121,13 +121,9 @@ def answer(record: dict[str, Any], column: str) -> Any:
     """The label in a record: None if there is none, a list if there are several."""
     if column.endswith(BOXES):
         prefix = column.removesuffix("*.on")
-        chosen = [
-            name.removeprefix(prefix).removesuffix(".on")
-            for name, cell in record.items()
-            if name.startswith(prefix)
-            and name.endswith(".on")
-            and str(cell).strip().lower() in ("true", "1", "on", "yes")
-        ]
+        boxes = {name: str(record[name]).strip().lower() for name in record if name.startswith(prefix)}
+        ticked = [name for name, cell in boxes.items() if name.endswith(".on") and cell in ("true", "1", "on", "yes")]
+        chosen = [name.removeprefix(prefix).removesuffix(".on") for name in ticked]
         return chosen[0] if len(chosen) == 1 else chosen or None
     cell = record.get(column)
     if column == TASK_ANSWERS and cell:
@@ -212,9 +208,8 @@ def read_appen(document: Document) -> RawAnnotations:
     tainted = frame[TAINTED].str.to_lowercase().is_in(["true", "1", "yes"]) if skips else none
     several = frame[given["gold"]].str.contains("\n") if "gold" in given else none
     if several.any():  # any of several answers counts as right, which is no true class
-        document.frame = frame.with_columns(
-            pl.when(several).then(pl.lit("")).otherwise(given["gold"]).alias(given["gold"])
-        )
+        gold = pl.when(several).then(pl.lit("")).otherwise(given["gold"])
+        document.frame = frame.with_columns(gold.alias(given["gold"]))
     document.frame = document.frame.filter(~tainted)
     raw = tables.read(document, given)
     if "gold" not in given:
@@ -306,9 +301,8 @@ def read_requests(document: Document) -> RawAnnotations:
     for place, record in enumerate(document.records):
         item = object_id(document, place, record, item_field)
         answers = list(answers_of(record))
-        json_text.require_shape(
-            answers, json_text.RequestedAnnotation, partial("{}, answer {}".format, document.place(place))
-        )
+        where = partial("{}, answer {}".format, document.place(place))
+        json_text.require_shape(answers, json_text.RequestedAnnotation, where)
         for given in answers:
             raw.n_rows += 1
             label = label_text(given.get("annotationData", {}).get("content"), document.asked.get("label"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -14,12 +13,12 @@ import polars as pl
 from crowdprism.annotations.building import rows_of
 from crowdprism.annotations.names import encode, plain
 from crowdprism.errors import InvalidAnnotationsError, LostInformationWarning, UnreadableFileError, some
+from crowdprism.formats.text_tables import text_numbers
 from crowdprism.formats.unpacking import size_in_bytes
 
 NUMBERS = ("weight", "duration", "timestamp")
 WHOLE_NUMBER = r"^(?:0|-?[1-9][0-9]{0,17})$"  # as Python writes it; "007" stays text, and 18 digits fit int64
 WHOLE_FLOAT = r"^(?:0|-?[1-9][0-9]{0,17})\.0$"  # what pandas makes of whole numbers where some are missing
-NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 SEPARATORS = ("|", ";")  # of several choices in a cell
 N_GROUPS_SHOWN = 3
 N_FIRST = 1000  # rows that settle for nearly every column of text that it is not one of whole numbers
@@ -114,7 +113,7 @@ class ReadingReport:
 
 
 class RawAnnotations:
-    """Rows as a file gives them; `is_text`: it has no types (CSV), so ids that look like whole numbers become such."""
+    """Rows as a file gives them; `is_text` (CSV): ids that all look like whole numbers become whole numbers."""
 
     def __init__(self, columns: Mapping[str, str], *, is_text: bool) -> None:
         self.columns = dict(columns)
@@ -225,7 +224,7 @@ def joined(columns: Sequence[Any]) -> Any:
 
 
 def type_text(raw: RawAnnotations, *, classes_are_text: bool = False) -> None:
-    """Make ids of a file without types whole numbers where all are written so; gold goes with items and labels."""
+    """Turn ids from a text file into whole numbers if all are written so; gold is typed with items and labels."""
     if not raw.is_text:
         return
     raw.item, raw.gold_item, raw.item_names = whole_numbers_together(raw.item, raw.gold_item, raw.item_names)
@@ -275,17 +274,17 @@ def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), f
         join_spellings(raw, {name: max(group, key=counts.__getitem__) for group in groups for name in group})
     elif groups:
         shown = "; ".join(some(group) for group in groups[:N_GROUPS_SHOWN])
-        raw.notes.append(f"classes that differ only in case or spaces: {shown}. --fold-classes joins them")
+        raw.notes.append(f"classes that differ only in case or spaces: {shown}. --fold-classes joins them.")
     texts = [name if isinstance(name, str) else "" for name in distinct.tolist()]
     several = np.array([any(one in name for one in SEPARATORS) for name in texts], dtype=bool)[codes]
-    number = np.array([NUMBER.fullmatch(name.strip()) is not None for name in texts], dtype=bool)[codes]
+    number = text_numbers(pl.Series(texts, dtype=pl.String)).is_not_null().to_numpy()[codes]
     if "several labels chosen" in raw.skipped:
-        raw.notes.append("answers with several choices were skipped. --multi reads them")
+        raw.notes.append("answers with several choices were skipped; `crowdprism aggregate --multi` reads them.")
     elif several.any():
-        raw.notes.append(f"{first_of(raw, several)} look like several choices. --multi reads them as such")
+        raw.notes.append(f"{first_of(raw, several)} look like several choices; `aggregate --multi` reads them so.")
     elif number.any() and not number.all():
         kind, odd = ("no numbers", ~number) if number.mean() > 0.5 else ("numbers", number)
-        raw.notes.append(f"{first_of(raw, odd)} are {kind}, unlike the others. --skip-label leaves answers out")
+        raw.notes.append(f"{first_of(raw, odd)} are {kind}, unlike the others; --skip-label leaves answers out.")
 
 
 def first_of(raw: RawAnnotations, rows: Any) -> str:

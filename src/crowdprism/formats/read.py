@@ -98,12 +98,12 @@ def unknown_format(document: Document) -> UnreadableFileError:
     if found and absent:
         taken = ", ".join(f"{column!r} as {role}" for role, column in found.items())
         problem += f" It has {taken}, but no column for {' and '.join(absent)}."
-        remedy = f"Name it with {', '.join(f'{{{role}}}' for role in absent)}"
+        remedy = f"Name {'it' if len(absent) == 1 else 'them'} with {', '.join(f'{{{role}}}' for role in absent)}"
         if absent == ["annotator"]:
             remedy += ", or pass {annotator_from:'filename'} if each file is one annotator"
     guess = wide_tables.guess_annotators(document) or tables.guess_columns(document) if is_tabular else {}
     known = f"Known formats are {', '.join(FORMATS)} (described in crowdprism.formats.FORMATS)."
-    return UnreadableFileError(problem, remedy=f"{remedy}. {known}", suggestion=guess)
+    return UnreadableFileError(problem, remedy=remedy if guess else f"{remedy}. {known}", suggestion=guess)
 
 
 logger = logging.getLogger("crowdprism")
@@ -140,7 +140,7 @@ def read_annotations(
 ) -> Annotations:
     """Read annotations from whatever a tool exported.
 
-    The format is told by the content, not by the file's name; what was detected, how columns were mapped and what
+    The format is recognized by content, not by the file's name; what was detected, how columns were mapped and what
     was skipped is logged (logger `crowdprism`, level INFO). `read_annotations_with_report` returns that account.
 
     Parameters
@@ -324,7 +324,7 @@ def leave_out_unreadable(raw: RawAnnotations, options: ReadingOptions) -> None:
                 raise
             del raw.numbers[role]
             column = raw.columns.pop(role, role)
-            raw.notes.append(f"column {column!r} is not used as {role}: {error.problem}")
+            raw.notes.append(f"column {column!r} is not used as {role} (rows count from 0): {error.problem}")
 
 
 def build(raw: RawAnnotations, name: str, classes: Sequence[Hashable] | None, repeats: Repeats) -> Annotations:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import polars as pl
@@ -20,6 +21,7 @@ NAMED_LAYOUTS: dict[str, dict[str, str]] = {
     "cleanlab": {"item": "task", "annotator": "annotator", "label": "label"},
 }
 UNFINISHED = ("rejected", "cancelled", "canceled", "draft", "discarded", "skipped", "expired", "returned")
+DECIMAL = re.compile(r"[+-]?\d+[.,]\d+")
 MISSING_LABELS = ("", "nan", "na", "<na>", "null", "#n/a")
 CIFAR10H_ITEMS = ("cifar10_test_test_idx", "image_filename", "item", "image_id", "image")
 
@@ -44,10 +46,11 @@ def read(document: Document, given: dict[str, str] | None = None) -> RawAnnotati
     columns = {role: column for role, column in columns.items() if role in REQUIRED or column in document.columns}
     if document.options.annotator_from:
         columns.pop("annotator", None)
-    absent = [f"{column!r} (for {role})" for role, column in document.asked.items() if column not in document.columns]
+    wrong = {role: column for role, column in document.asked.items() if column not in document.columns}
+    absent = [f"{column!r} (for {role})" for role, column in wrong.items()]
     absent = absent or [f"for {role}" for role in needed_roles(document) if role not in columns]
     if absent:
-        guess = guess_columns(document)
+        guess = {} if {"gold", *NUMBERS} & set(wrong) else guess_columns(document)
         raise UnreadableFileError(
             f"{document.name} has no column {', '.join(absent)}. Its columns are {some(document.columns, 20)}.",
             remedy="" if guess else "Name the right ones, as in {item:'task'}, {annotator:'worker'}, {label:'answer'}.",
@@ -78,7 +81,7 @@ def needed_roles(document: Document) -> list[str]:
 
 
 def guess_columns(document: Document) -> dict[str, str]:
-    """The column of each role by its name, or else by its values: few are labels, more are annotators, most items."""
+    """Columns by name, or else by value: decimals or few values are labels, more are annotators, most are items."""
     named = {role: column for role, column in document.asked.items() if column in document.columns}
     found = find_columns(document.columns, named)
     roles = needed_roles(document)[::-1]
@@ -87,8 +90,9 @@ def guess_columns(document: Document) -> dict[str, str]:
     if len(free) < len(absent) or len(document.columns) < len(roles):
         return {}
     rows = [dict(zip(document.columns, row, strict=False)) for row in sample_cells(document)]
-    values = {column: len({row.get(column) for row in rows}) for column in free}
-    by_values = sorted((column for column in reversed(free) if values[column] > 1), key=values.__getitem__)
+    values = {column: {row.get(column, "") for row in rows} for column in free}
+    rank = {column: (not any(map(DECIMAL.fullmatch, found)), len(found)) for column, found in values.items()}
+    by_values = sorted((column for column in reversed(free) if len(values[column]) > 1), key=rank.__getitem__)
     found |= dict(zip(absent, by_values, strict=False))
     return {role: found[role] for role in REQUIRED if role in found} if len(by_values) >= len(absent) else {}
 

@@ -149,7 +149,7 @@ def table_text(data: bytes) -> TableText:
 
 
 def sample_rows(text: str, name: str) -> tuple[str, list[list[str]]]:
-    """The delimiter, by which the first row has most cells and the next ones as many, and the first rows."""
+    """The delimiter that gives most cells in the first row, preferably as many in the next, and the first rows."""
     lines = text.split("\n", N_SAMPLE)[:N_SAMPLE]
     samples = {delimiter: first_rows(lines, delimiter) for delimiter in (*DELIMITERS, " ")}
 

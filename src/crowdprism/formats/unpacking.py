@@ -48,9 +48,8 @@ def size_in_bytes(size: int | str | None) -> int | None:
     found = re.fullmatch(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([KMG]?B?)\s*", str(size).upper())
     number = float(found[1]) * UNITS[found[2]] if found and found[2] in UNITS else 0.0
     if number < 1:
-        raise InvalidParameterError(
-            f"max_size must be a number of bytes such as 500000000 or '500MB', not {size!r}.", parameter="max_size"
-        )
+        remedy = "Pass {max_size} as a number of bytes, such as 500000000 or 500MB."
+        raise InvalidParameterError(f"{size!r} is not the size of a file.", remedy=remedy)
     return int(number)
 
 

@@ -119,7 +119,7 @@ def read_wide(document: Document) -> RawAnnotations:
     if left_out:
         raw.notes.append(
             f"{len(annotators)} columns are annotators: {some(annotators, 10)}; left out: {some(left_out, 10)}. The "
-            "option annotators selects others."
+            "columns can be chosen with --annotators."
         )
     if gold:
         raw.columns["gold"] = gold
@@ -270,7 +270,7 @@ def require_same_length(document: Document, arrays: dict[str, NDArray[Any]]) -> 
 def from_matrix(document: Document, matrix: NDArray[Any], name: str) -> RawAnnotations:
     """A matrix items x annotators; -1 and NaN are no annotation."""
     if matrix.ndim != 2:
-        raise UnreadableFileError(f"{document.name} has the shape {list(matrix.shape)}, not items x annotators.")
+        raise UnreadableFileError(f"{document.name} has the shape {list(matrix.shape)}; save items x annotators.")
     marker = document.options.missing[0] if document.options.missing else -1 if matrix.dtype.kind in "iuf" else ""
     items, annotators, labels, shape = triplets_of_dense(matrix, marker)
     raw = RawAnnotations({"item": "(row)", "annotator": "(column)", "label": name}, is_text=False)

@@ -17,7 +17,7 @@ DASHED = "4 3"
 MOST_BARS = 30
 MOST_POINTS = 600
 MOST_INTERVALS = 80
-MOST_NODE_NAMES = 10  # more would cover each other
+ALL_NAMED, SOME_NAMED = 16, 10  # nodes: up to so many are all named; of more, these, or names cover each other
 LONGEST_NAME = 16  # letters
 WIDE_RANGE = 20  # counts that differ by more than this factor are drawn on a logarithmic axis
 
@@ -221,7 +221,8 @@ def graph_chart(graph: Graph) -> str:
     ]
     largest = max(graph.n_labels)
     parts += [dot(*place, 30 + 190 * n / largest) for place, n in zip(places, graph.n_labels, strict=True)]
-    for name, (across, down) in list(zip(graph.names, places, strict=True))[:MOST_NODE_NAMES]:
+    named = ALL_NAMED if len(graph.names) <= ALL_NAMED else SOME_NAMED
+    for name, (across, down) in list(zip(graph.names, places, strict=True))[:named]:
         parts.append(text(across, down - 10, cut(name), text_anchor="middle", font_size=10, fill=INK))
     description = f"Graph of {len(graph.names)} annotators; lines connect those who labelled the same items."
     return picture(parts, description, left=EDGE, height=WIDTH, below=EDGE)

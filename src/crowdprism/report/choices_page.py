@@ -11,47 +11,41 @@ from crowdprism.aggregators.multi_label import MultiLabelResult
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.diagnostics.agreement import krippendorff_alpha, masi_alpha
 from crowdprism.errors import UnsuitableDataError, counted
-from crowdprism.report.tables_page import PageTable, Span, table_of, tables_page
+from crowdprism.report.tables_page import table_of, tables_page
 
 N_ITEMS = 30
 
 
-def choice_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[dict[str, Any]]:
-    """One row per choice: items it applies to, share of answers that tick it, expected accuracy, alpha."""
-    rows = []
-    for at, (choice, problem) in enumerate(annotations):
-        expected = result.results[choice].expected_accuracy
-        rows.append(
-            {
-                "choice": choice,
-                "items": int((result.probabilities[:, at] > 0.5).sum()),
-                "ticked": float((problem.label == 1).mean()),
-                "expected_accuracy": None if expected is None else expected.value,
-                "low": None if expected is None else expected.low,
-                "high": None if expected is None else expected.high,
-                "alpha": alpha_of(krippendorff_alpha, problem),
-            }
-        )
-    return rows
+def choice_columns(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
+    """By choice: items it applies to, share of answers that tick it, expected accuracy, alpha; NaN where unknown."""
+    expected = [one.expected_accuracy for one in result.results.values()]
+    return {
+        "choice": result.choices,
+        "items": (result.probabilities > 0.5).sum(axis=0),
+        "ticked": np.array([(problem.label == 1).mean() for _, problem in annotations]),
+        "expected_accuracy": np.array([np.nan if one is None else one.value for one in expected]),
+        "low": np.array([np.nan if one is None else one.low for one in expected]),
+        "high": np.array([np.nan if one is None else one.high for one in expected]),
+        "alpha": np.array([alpha_of(krippendorff_alpha, problem) for _, problem in annotations]),
+    }
 
 
-def alpha_of(measure: Callable[[Any], float], annotations: Any) -> float | None:
+def alpha_of(measure: Callable[[Any], float], annotations: Any) -> float:
     try:
         return float(measure(annotations))
     except UnsuitableDataError:  # no item has two answers
-        return None
+        return np.nan
 
 
-def annotator_rows(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> list[dict[str, Any]]:
-    """One row per annotator: answers, how often they tick a choice that applies, and leave out one that does not."""
+def annotator_columns(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> dict[str, Any]:
+    """By annotator: answers, how often they tick a choice that applies, and leave out one that does not."""
     true = result.probabilities[annotations.sets.item]
     ticked = annotations.members[annotations.sets.label]
     n, who = annotations.sets.n_annotators, annotations.sets.annotator
     sums = [np.bincount(who, part.sum(axis=1), n) for part in (true * ticked, true, (1 - true) * ~ticked, 1 - true)]
     found, absent = sums[0] / np.maximum(sums[1], 1e-9), sums[2] / np.maximum(sums[3], 1e-9)
     names, counts = annotations.sets.annotators, annotations.sets.labels_per_annotator
-    rows = zip(*(column.tolist() for column in (names, counts, found, absent)), strict=True)
-    return [dict(zip(("annotator", "answers", "finds", "leaves_out"), row, strict=True)) for row in rows]
+    return {"annotator": names, "answers": counts, "finds": found, "leaves_out": absent}
 
 
 def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> float | None:
@@ -68,17 +62,18 @@ def gold_f1(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> flo
 def choice_lines(result: MultiLabelResult, annotations: MultiLabelAnnotations) -> Iterator[str]:
     labels = result.labels()
     mean, empty = np.mean([len(one) for one in labels]), sum(not one for one in labels)
-    yield f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; to {empty} items none does."
+    yield f"{mean:.2f} of {len(result.choices)} choices apply to an item on average; items without any: {empty}."
     alpha = alpha_of(masi_alpha, annotations)
-    if alpha is not None:
+    if alpha == alpha:
         yield f"Agreement on whole answers (MASI alpha): {alpha:.2f}."
     measured = gold_f1(result, annotations)
     if measured is not None:
         yield f"F1 against gold, which the fit did not see: {measured:.2f}."
-    scores = [row for row in choice_rows(result, annotations) if row["expected_accuracy"] is not None]
-    if scores:
-        worst = min(scores, key=lambda row: row["expected_accuracy"])
-        yield f"Least certain choice: {worst['choice']}, right on about {worst['expected_accuracy']:.0%} of items."
+    expected = {choice: one.expected_accuracy for choice, one in result.results.items()}
+    known = {choice: one.value for choice, one in expected.items() if one is not None}
+    if known:
+        worst = min(known, key=lambda choice: known[choice])
+        yield f"Least certain choice: {worst}, right on about {known[worst]:.0%} of items."
     yield from dict.fromkeys(note for one in result.results.values() for note in one.warnings)
 
 
@@ -86,25 +81,22 @@ def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
     distance = np.abs(result.probabilities - 0.5)
     unclear = np.argsort(distance.min(axis=1), kind="stable")[:N_ITEMS]
     which = distance.argmin(axis=1)
+    choices, people = choice_columns(result, annotations), annotator_columns(result, annotations)
+    interval = np.column_stack([choices.pop(name) for name in ("low", "expected_accuracy", "high")])
+    right = {"": interval, "right": interval[:, 1]} if np.isfinite(interval).all() else {"right": interval[:, 1]}
     tables = [
-        PageTable(
-            "Choices: items they apply to, share of answers that tick them, how often yes and no are right (with 95 % "
-            "interval), Krippendorff's alpha",
-            ["choice", "items", "ticked", "", "right", "alpha"],
-            [
-                [row["choice"], row["items"], row["ticked"],
-                 "" if row["low"] is None else Span(row["low"], row["expected_accuracy"], row["high"]),
-                 row["expected_accuracy"], row["alpha"]]
-                for row in choice_rows(result, annotations)
-            ],
-        ),
-        PageTable(
-            "Annotators: how often they tick what applies, and leave out what does not",
-            ["annotator", "answers", "finds", "leaves out"],
-            [list(row.values()) for row in sorted(annotator_rows(result, annotations), key=lambda row: row["finds"])],
+        table_of(
+            "Choices: items they apply to, share of answers that tick them, Krippendorff's alpha, how often yes and no "
+            "are right (with 95 % interval)",
+            {**choices, **right},
         ),
         table_of(
-            "Items to look at: least certain first",
+            "Annotators: how often they tick what applies, and leave out what does not",
+            {name.replace("_", " "): column for name, column in people.items()},
+            np.argsort(people["finds"], kind="stable"),
+        ),
+        table_of(
+            "Items to look at: the least certain first",
             {
                 "item": result.items,
                 "labels": [", ".join(map(str, one)) for one in result.labels()],
@@ -113,7 +105,7 @@ def choices_page(result: MultiLabelResult, annotations: MultiLabelAnnotations) -
             },
             unclear,
         ),
-    ]  # fmt: skip
+    ]
     return tables_page(
         f"{counted(len(result.items), 'item')}, {counted(len(result.choices), 'choice')}",
         eyebrow=f"Several choices, by {result.method}",

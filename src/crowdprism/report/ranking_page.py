@@ -66,8 +66,8 @@ def ranking_page(ranking: Ranking) -> str:
     }
     tables = [
         table_of(
-            "Items, best first. Score is the log of strength; the bar is its 95 % interval; places are those that "
-            "differences to the others leave open",
+            "Items, best first: score is the log of strength; the bar is its 95 % interval; a place is "
+            "possible if the differences to other items allow it",
             items,
             slice(MAX_ROWS),
         ),
@@ -79,7 +79,7 @@ def ranking_page(ranking: Ranking) -> str:
             ranking.surprises[:N_SURPRISES],
         ),
         PageTable(
-            "Items that a group of judges scores otherwise than the other groups",
+            "Groups that differ: items that a group of judges scores unlike the other groups",
             ["item", "group", "difference", "standard error"],
             ranking.differing_items(),
         ),
@@ -102,21 +102,21 @@ def _matrix(ranking: Ranking) -> PageTable:
         [name, *("" if at == other else f"{wins[at, other]:.0%}" for other in range(len(best)))]
         for at, name in enumerate(names)
     ]
-    return PageTable("How often the item of the row wins against that of the column, ties left out", ["", *names], rows)
+    return PageTable("Who wins: how often the item of the row beats that of the column, no ties", ["", *names], rows)
 
 
 def _judges(ranking: Ranking) -> PageTable:
     careful = np.full(len(ranking.judges), np.nan) if ranking.reliability is None else ranking.reliability
-    columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "reliability": careful}
-    if ranking.known_answers.any():
-        columns |= {"known": ranking.known_answers, "right": ranking.known_right}
-    return table_of(
+    caption = (
         "Judges, least reliable first: how likely an answer was careful, how often the preferred item has the higher "
         "score, how often the left item was preferred"
-        + ("; answers on pairs with a known winner, and how many were right" if ranking.known_answers.any() else ""),
-        {**columns, "agreement": ranking.agreement, "left": ranking.left_share},
-        np.lexsort((ranking.agreement, careful))[:MAX_ROWS],
     )
+    columns = {"judge": ranking.judges, "comparisons": ranking.judge_counts, "reliability": careful}
+    columns |= {"agreement": ranking.agreement, "left": ranking.left_share}
+    if ranking.known_answers.any():
+        caption += "; answers on pairs with a known winner, and how many were right"
+        columns |= {"known": ranking.known_answers, "right": ranking.known_right}
+    return table_of(caption, columns, np.lexsort((ranking.agreement, careful))[:MAX_ROWS])
 
 
 def rating_lines(result: RatingResult) -> Iterator[str]:
@@ -139,7 +139,7 @@ def ratings_page(result: RatingResult) -> str:
     people = {"annotator": result.annotators, "ratings": result.ratings_per_annotator, "bias": result.bias}
     tables = [
         table_of(
-            "Items, highest first; the bar is the 95 % interval",
+            "Items, highest first: the bar is the 95 % interval",
             {"item": result.items, "score": result.scores, "": score, "ratings": result.ratings_per_item},
             np.argsort(-result.scores, kind="stable")[:MAX_ROWS],
         ),

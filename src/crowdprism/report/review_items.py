@@ -44,8 +44,8 @@ def review_reasons(result: FitResult, annotations: Annotations | None) -> dict[s
         masks[HARD] = np.nan_to_num(known.difficulty) > MUCH_HARDER
         votes = vote_table(annotations)
         masks["the label has fewer votes than another"] = votes[np.arange(len(best)), best] < votes.max(axis=1)
-    masks["two classes are nearly as likely"] = close
-    masks["no class is likely"] = (top < UNDECIDED) & ~close
+    masks["a second class is likely too"] = close
+    masks["no class stands out"] = (top < UNDECIDED) & ~close
     if annotations is None:
         return masks
     # Items without labels have nothing to review; the overview counts them.

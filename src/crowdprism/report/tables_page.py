@@ -63,7 +63,8 @@ def tables_page(title: str, *, tables: Sequence[PageTable], foot: str = "", **mo
 def jury_lines(report: JuryReport) -> Iterator[str]:
     n, vote, number = len(report.judges), report.vote, report.n_independent
     right = f"{vote.value:.1%} ({vote.low:.1%} to {vote.high:.1%})"
-    yield f"The majority vote of all {n} is right on {right} of the items."
+    whose = f"The majority vote of all {n}" if n > 1 else str(report.judges[0].name)
+    yield f"{whose} is right on {right} of the items."
     if n > 1:
         yield (
             f"{n} judges are worth {number.value:.1f} independent ones ({number.low:.1f} to {number.high:.1f})."

@@ -106,15 +106,9 @@ def examined(
     if wanted is None and result.n_classes > MOST_EXAMINED_CLASSES:
         sentence = f"Not checked, because it takes long with {result.n_classes} classes."
         return (Finding("identifiability", "note", sentence, "Run `crowdprism diagnose` to check it."),)
-    return tuple(
-        replace(
-            finding,
-            severity="note" if finding.name in WORST_CASE else finding.severity,
-            sentence=visible(finding.sentence),
-            remedy=visible(finding.remedy),
-        )
-        for finding in examine(result, annotations, graph=graph)
-    )
+    found = examine(result, annotations, graph=graph)
+    shown = [replace(one, sentence=visible(one.sentence), remedy=visible(one.remedy)) for one in found]
+    return tuple(replace(one, severity="note") if one.name in WORST_CASE else one for one in shown)
 
 
 def from_checks(checks: Sequence[Finding]) -> list[Finding]:
@@ -252,7 +246,7 @@ def from_annotators(table: AnnotatorTable) -> Iterator[Finding]:
             yield Finding("annotators", by_share(share / 2), sentence, remedy, share)  # half: they are discounted
     few = sum(row.n_labels is not None and row.n_labels < FEW_LABELS for row in table.rows)
     if few:
-        sentence = f"{few} annotators gave fewer than {FEW_LABELS} labels, too few to judge them."
+        sentence = f"{counted(few, 'annotator')} gave fewer than {FEW_LABELS} labels, too few to judge them."
         yield Finding("annotators", "note", sentence)
 
 

@@ -116,7 +116,7 @@ def current_run(target: Path, *, kind: str, force: bool, keep: bool) -> Mapping[
         settle(target, manifest)
     elif own:
         raise InvalidParameterError(
-            f"{target} exists and is not a run folder of crowdprism: it holds {some(sorted(own))}. Choose another folder."
+            f"{target} exists and is not a run folder of crowdprism: it holds {some(sorted(own))}. Choose another."
         )
     for name in stagings:
         shutil.rmtree(target / name, ignore_errors=True)

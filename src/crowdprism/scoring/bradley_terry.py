@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg.lapack import dtrtri
 
 from crowdprism.aggregators.em import Climb, Expectation, FloatArray, climb
 from crowdprism.annotations.pairs import sums_by
@@ -58,7 +59,7 @@ class Pairs:
 
     def marks(self) -> tuple[FloatArray, FloatArray]:
         """(n_judges,) each judge's answers on pairs whose outcome is known, and how many of them were right."""
-        gold = self.known.of_pairs(self.left, self.right, self.n_items)[self.row_pair]
+        gold = self.known.of_pairs(self.left, self.right)[self.row_pair]
         answers, right = (self.row_count * one for one in (gold != SKIPPED, gold == self.row_outcome))
         return sums_by(self.row_judge, answers, self.n_judges), sums_by(self.row_judge, right, self.n_judges)
 
@@ -197,7 +198,8 @@ def newton(model: RankingModel, pairs: Pairs, counts: FloatArray) -> FloatArray:
 
     def look(at: FloatArray) -> tuple[FloatArray, float]:
         p = outcome_probabilities(at, pairs)
-        value = float(weight @ np.log(p[seen]) - (precision * at**2).sum() / 2)
+        # Sums of products instead of dot products, for which BLAS wakes threads that wait for each other.
+        value = float((weight * np.log(p[seen])).sum() - (precision * at**2).sum() / 2)
         return p, value + pairs.known.log_density(at)
 
     p, value = look(theta)
@@ -235,7 +237,7 @@ class JudgedAnswers:
             wrong = (1 - model.reliability)[pairs.row_judge] * model.habit[pairs.row_judge, pairs.row_outcome]
             probability = right + wrong
             found = found * right / probability
-        log_likelihood = float(pairs.row_count @ np.log(probability)) + pairs.known.log_density(model.theta)
+        log_likelihood = float((pairs.row_count * np.log(probability)).sum()) + pairs.known.log_density(model.theta)
         return Expectation(log_likelihood, found, np.array([found.sum()]))
 
 
@@ -301,7 +303,8 @@ def covariance(model: RankingModel, pairs: Pairs) -> Any:
 def _inverse(table: FloatArray) -> FloatArray:
     """Of an information matrix; where more was lost than is left, by rounding, the nearest one that has an inverse."""
     try:
-        return np.asarray(cho_solve(cho_factor(table), np.eye(len(table))))
+        root = np.triu(dtrtri(cho_factor(table)[0])[0])
+        return np.asarray(root @ root.T)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(table)
         return np.asarray((vectors / np.maximum(values, TINY_PRECISION)) @ vectors.T)

@@ -80,23 +80,19 @@ class Comparisons:
             Leave out rows without a winner (they are counted) instead of stopping.
         """
         columns = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group, "gold": gold}
-        sizes = {name: len(column) for name, column in columns.items() if column is not None}
-        if len(set(sizes.values())) > 1:
-            raise InvalidAnnotationsError(f"The columns have different lengths: {sizes}.")
-        if not sizes["left"]:
+        checks.require([checks.check_lengths(columns)])
+        if not len(left):
             raise InvalidAnnotationsError("There is no comparison. Check that the file holds the answers.")
         columns = {name: None if column is None else _column(column) for name, column in columns.items()}
         checks.require(checks.check_hashable(one, role) for role, one in columns.items() if one is not None)
         items, codes = encode(_end_to_end(columns["left"], columns["right"]))
         first, second = np.split(codes, 2)
-        _require_names(items)
         _require_two_items(items, first, second)
         outcome = _outcomes(columns, items, first, second, skip_missing=skip_missing)
         judges, by = encode([NOBODY] if judge is None else columns["judge"])
         by = np.zeros(len(first), np.int64) if judge is None else by
         groups, member = (None, None) if group is None else encode(columns["group"])
-        for names in (judges, groups):
-            _require_names([] if names is None else names)
+        _require_names([*items, *judges, *(() if groups is None else groups)])
         kept = outcome != SKIPPED
         if not kept.any():
             raise InvalidAnnotationsError(f"None of the {len(kept)} comparisons has a winner. Write ties as `tie`.")

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import Expectation, FloatArray, climb
@@ -19,6 +20,7 @@ from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.names import NameArray
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import UnsuitableDataError, some
+from crowdprism.formats.text_tables import text_numbers
 
 LEVEL_Z = 1.959964  # half width of a central 95 % interval, in standard errors
 PRIOR_RATINGS = 4.0  # ratings' worth of the crowd's spread behind each annotator's own
@@ -83,14 +85,8 @@ class RatingResult:
 
 def rating_values(annotations: Annotations) -> FloatArray:
     """(n_annotations,) the number that each label stands for."""
-
-    def number(name: Any) -> float:
-        try:
-            return float(name)
-        except (TypeError, ValueError):
-            return math.nan
-
-    values = np.array([number(name) for name in annotations.classes.tolist()])
+    names = pl.Series([str(name) for name in annotations.classes.tolist()], dtype=pl.String)
+    values = text_numbers(names).fill_null(math.nan).to_numpy()
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         rows = np.flatnonzero(np.isin(annotations.label, wrong))

@@ -30,43 +30,32 @@ class KnownWinners:
     second: NDArray[np.int64]
     outcome: NDArray[np.int64]  # as if the first stood left
 
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def _steep(self, theta: FloatArray) -> FloatArray:
-        return SHARPNESS * (theta[self.first] - theta[self.second])
-
     def log_density(self, theta: FloatArray) -> float:
-        steep = self._steep(theta)
+        steep = SHARPNESS * (theta[self.first] - theta[self.second])
         return float((SHARE[self.outcome] * steep - np.logaddexp(0, steep)).sum())
 
     def gradient(self, theta: FloatArray) -> FloatArray:
-        by_d = SHARPNESS * (SHARE[self.outcome] - logistic(self._steep(theta)))
+        by_d = SHARPNESS * (SHARE[self.outcome] - self._expected(theta))
         return sums_by(self.first, by_d, len(theta)) - sums_by(self.second, by_d, len(theta))
 
     def information(self, theta: FloatArray) -> Any:
         """Sparse (n, n) for the n entries of theta, whose first are the scores; 0 without known pairs."""
-        if not len(self):
-            return 0
-        p = logistic(self._steep(theta))
-        return laplacian(self.first, self.second, SHARPNESS**2 * p * (1 - p), len(theta))
+        p = self._expected(theta)
+        return laplacian(self.first, self.second, SHARPNESS**2 * p * (1 - p), len(theta)) if len(p) else 0
 
-    def of_pairs(self, left: NDArray[np.int64], right: NDArray[np.int64], n_items: int) -> NDArray[np.int64]:
+    def _expected(self, theta: FloatArray) -> FloatArray:
+        return np.asarray(np.exp(-np.logaddexp(0, SHARPNESS * (theta[self.second] - theta[self.first]))))
+
+    def of_pairs(self, left: NDArray[np.int64], right: NDArray[np.int64]) -> NDArray[np.int64]:
         """(n_pairs,) the known outcome of each pair as it was shown; SKIPPED where none is known."""
-        if not len(self):
+        if not len(self.first):
             return np.full(len(left), SKIPPED)
-        key = np.minimum(left, right) * n_items + np.maximum(left, right)
-        known = self.first * n_items + self.second
-        place = np.minimum(np.searchsorted(known, key), len(self) - 1)
-        outcome = np.where(left < right, self.outcome[place], SWAPPED[self.outcome[place]])
-        return np.where(known[place] == key, outcome, SKIPPED)
+        first, second, outcome = self.first.tolist(), self.second.tolist(), self.outcome
+        known = dict(zip(zip(first, second, strict=True), outcome.tolist(), strict=True))
+        known |= dict(zip(zip(second, first, strict=True), SWAPPED[outcome].tolist(), strict=True))
+        return np.array([known.get(pair, SKIPPED) for pair in zip(left.tolist(), right.tolist(), strict=True)])
 
     def n_ordered(self, scores: FloatArray) -> tuple[int, int]:
         """How many known winners have the higher of two scores, and how many there are; ties do not count."""
-        ahead = (scores[self.first] - scores[self.second])[self.outcome != TIE]
-        won = SHARE[self.outcome[self.outcome != TIE]] > 0
-        return int((np.where(won, ahead, -ahead) > 0).sum()), len(ahead)
-
-
-def logistic(values: FloatArray) -> FloatArray:
-    return np.asarray(np.exp(-np.logaddexp(0, -values)))
+        right = np.sign(scores[self.first] - scores[self.second]) == 2 * SHARE[self.outcome] - 1
+        return int(right[self.outcome != TIE].sum()), int((self.outcome != TIE).sum())

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.em import FloatArray
 from crowdprism.annotations.frames import frame_of_columns
-from crowdprism.annotations.names import NameArray, plain, positions
+from crowdprism.annotations.names import NameArray, known_positions, plain
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, some
-from crowdprism.results.intervals import Estimate, beta_interval
+from crowdprism.results.intervals import Estimate, beta_interval, require_level
 from crowdprism.scoring.bradley_terry import Pairs, RankingModel, answer_probabilities, fit_pairs, pairs_of
 from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
 from crowdprism.scoring.known_winners import KnownWinners
@@ -138,10 +138,7 @@ class Ranking:
         """
         from scipy.special import ndtr
 
-        place = positions(self.items, [first, second])
-        if (place < 0).any():
-            missing = [name for name, at in zip((first, second), place, strict=True) if at < 0]
-            raise InvalidParameterError(f"There is no item {missing[0]!r}; there are {some(self.items.tolist(), 8)}.")
+        place = known_positions(self.items, [first, second], "items")
         gap, error = (table[0, 1] for table in self._differences(place, place))
         half = normal_quantile(level) * error
         interval = (float(gap), float(gap - half), float(gap + half))
@@ -217,8 +214,7 @@ def normal_quantile(level: float) -> float:
     """Half width, in standard errors, of a central interval."""
     from scipy.special import ndtri
 
-    if not 0 < level < 1:
-        raise InvalidParameterError(f"level must be between 0 and 1, not {level!r}.", parameter="level")
+    require_level(level)
     return float(ndtri((1 + level) / 2))
 
 
@@ -281,8 +277,9 @@ def _rank(data: Comparisons, options: Mapping[str, Any], groups: Mapping[Any, Ra
     if errors.ndim == 1:
         scores_error, place_error = errors[:size], errors[-2]
     else:
-        centre = np.eye(size) - 1.0 / size
-        scores_error, place_error = centre @ errors[:size, :size] @ centre, errors[-2, -2]
+        scores_error, place_error = errors[:size, :size], errors[-2, -2]
+        scores_error = scores_error - scores_error.mean(axis=0)  # of scores whose mean is 0
+        scores_error = scores_error - scores_error.mean(axis=1, keepdims=True)
     half_width = normal_quantile(LEVEL) * float(np.sqrt(place_error))
     left_wins, low, high = (1 / (1 + np.exp(-model.theta[-2] - half_width * np.array([0.0, -1.0, 1.0])))).tolist()
     counts = pairs.by_outcome(pairs.row_count)

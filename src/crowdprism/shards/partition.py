@@ -215,12 +215,12 @@ def distinct(rows: pl.LazyFrame, *roles: str) -> pl.Series:
 def gold_of_file(path: str | os.PathLike[str], rows: pl.LazyFrame, classes: NameArray) -> pl.DataFrame:
     """Item and position of the true class, of items that are in the table; gold of others is counted in a warning."""
     nothing = name_array([])
-    cells = {str(item).strip() for item, _ in read_gold(path, nothing, nothing).pairs}
+    cells = {str(item).strip() for item, _ in read_gold(Path(path), nothing, nothing).pairs}
     spellings = cells | {cell.removesuffix(".0") for cell in cells} | {cell.removeprefix("'") for cell in cells}
     meant = rows.filter(pl.col("item").cast(pl.String).is_in(list(spellings)))
     items = distinct(meant, "item")
     names = names_of(items)
-    gold = gold_by_item(*map(list, zip(*read_gold(path, names, classes).pairs, strict=True)))
+    gold = gold_by_item(*map(list, zip(*read_gold(Path(path), names, classes).pairs, strict=True)))
     n_unknown = len(gold) - len(items)
     if n_unknown == len(gold):
         raise InvalidAnnotationsError(f"None of the {len(gold)} items of {path} is in the tables. Check their names.")

@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Self
 from urllib.parse import urlsplit
@@ -54,14 +54,22 @@ class SparkEngine:
             require_answer(str(master))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         builder = pyspark.sql.SparkSession.builder.appName("crowdprism").config(map=SETTINGS)
-        session = (builder if master is None else builder.master(master)).getOrCreate()
-        try:
-            session.sparkContext.setLogLevel("OFF")
+        sessions: list[Any] = []
+
+        def connect() -> None:
+            sessions.append((builder if master is None else builder.master(master)).getOrCreate())
+            sessions[0].sparkContext.setLogLevel("OFF")
             if is_standalone:
-                require_executors(session, str(master))
-            yield cls(session)
+                sessions[0].range(1).count()
+
+        try:
+            require_in_time(connect, str(master), ANSWER_SECONDS if is_standalone else None)
+            yield cls(sessions[0])
         finally:
-            session.stop()
+            for session in sessions:
+                session.stop()
+            if not sessions:
+                end_java(pyspark.SparkContext)
 
     def __call__(self, work: Any, groups: list[tuple[int, int]], table_bytes: int) -> Expectation:
         from pyspark import StorageLevel
@@ -142,17 +150,30 @@ def require_answer(master: str) -> None:
         raise no_answer(master, str(error)) from error
 
 
-def require_executors(session: Any, master: str) -> None:
-    """Raise if a cluster runs no task within the time."""
-    answered = threading.Event()
+def end_java(context: Any) -> None:
+    """End the Java process of a session that did not come about: it would go on trying for minutes."""
+    process = getattr(context._gateway, "proc", None)
+    if process is not None:
+        process.kill()
+    context._gateway = context._jvm = None
 
-    def ask() -> None:
-        session.range(1).count()
-        answered.set()
 
-    threading.Thread(target=ask, daemon=True).start()
-    if not answered.wait(ANSWER_SECONDS):
-        raise no_answer(master, f"no task ran within {ANSWER_SECONDS} seconds")
+def require_in_time(connect: Callable[[], None], master: str, seconds: float | None) -> None:
+    """Raise if what connects to a cluster fails, or takes longer."""
+    outcome: list[str] = []
+
+    def run() -> None:
+        try:
+            connect()
+            outcome.append("")
+        except Exception as error:  # of py4j and PySpark
+            outcome.append(f"{type(error).__name__} {error}".splitlines()[0])
+
+    waiting = threading.Thread(target=run, daemon=True)  # so that it does not hold the program at its end
+    waiting.start()
+    waiting.join(seconds)
+    if reason := outcome[0] if outcome else f"no task ran within {seconds} seconds":
+        raise no_answer(master, reason)
 
 
 def no_answer(master: str, reason: str) -> InvalidParameterError:
