@@ -126,8 +126,6 @@ class Trainer:
         self._trained: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
         self.rows = RowAdam(self.head.tables, *crowd, name=s.optimizer)
 
-    # -- run ------------------------------------------------------------------------------------------------
-
     def run(self) -> TrainingOutcome:
         """Train until the end, patience, a callback or Ctrl-C; then restore the best epoch if asked."""
         same_everywhere(f"{self.annotations.checksum()} {self.items.checksum()}", self.processes)
@@ -180,8 +178,6 @@ class Trainer:
         if self.settings.keep_best and self._best:
             self._load_modules(self._best)
         self.network.eval()
-
-    # -- epoch and step -------------------------------------------------------------------------------------
 
     def _epoch(self, epoch: int, bar: Any) -> dict[str, float]:
         s = self.settings
@@ -280,8 +276,6 @@ class Trainer:
             f"step.{kept or ''} Try a smaller learning_rate, clip_norm=1.0, or look for extreme values in X."
         )
 
-    # -- after an epoch -------------------------------------------------------------------------------------
-
     def _note(self, epoch: int, parts: dict[str, float], validation: float | None) -> None:
         """Write the history, and keep the weights if this epoch is the best so far."""
         history = self.outcome.history
@@ -308,8 +302,6 @@ class Trainer:
         self._bar_note = " ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total") + shown
         answers = [callback(record) for callback in self.callbacks]
         return any(answer is True for answer in answers)
-
-    # -- state ----------------------------------------------------------------------------------------------
 
     def _modules(self) -> dict[str, Tensor]:
         return prefixed("network", self.network.state_dict()) | prefixed("head", self.head.state_dict())
