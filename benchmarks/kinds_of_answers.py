@@ -121,7 +121,7 @@ def timed(work: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def measure_comparisons(n: int = 1_000_000, n_items: int = 100, rounds: int = 5) -> dict[str, Any]:
-    """Seconds of whole calls, from a data frame in memory to scores, and of the fit alone; the peer's turn after ours.
+    """Seconds from a frame of polars in memory to scores, the peer from one of pandas, and of the fit alone; by turns.
 
     Seconds of processor time, in which another program's share is not counted, stand beside those of the clock.
     """
@@ -129,7 +129,8 @@ def measure_comparisons(n: int = 1_000_000, n_items: int = 100, rounds: int = 5)
     columns = [frame[name] for name in ("left", "right", "label")]
     plain: dict[str, Any] = {"prior": False, "position_bias": False}
     cp.rank(*columns)  # starts the threads of polars
-    found: dict[str, Any] = {"plain": [], "fit alone": [], "crowd-kit": []}
+    from_pandas = frame.rename({"label": "winner"}).drop("worker").to_pandas()
+    found: dict[str, Any] = {"plain": [], "from pandas": [], "fit alone": [], "crowd-kit": []}
     found |= {"plain, processor": [], "crowd-kit, processor": []}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "pairs.csv")
@@ -139,6 +140,7 @@ def measure_comparisons(n: int = 1_000_000, n_items: int = 100, rounds: int = 5)
             ranking, seconds = timed(lambda: cp.rank(*columns, **plain))
             found["plain"].append(seconds)
             found["plain, processor"].append(time.process_time() - begun)
+            found["from pandas"].append(timed(lambda: cp.rank(from_pandas, **plain))[1])
             codes = Comparisons.from_columns(*columns)
             found["fit alone"].append(timed(lambda codes=codes: cp.rank(codes, **plain))[1])
             if "CROWDPRISM_PEER_PYTHON" in os.environ:

@@ -70,7 +70,7 @@ class Number:
         if self.ours is None:
             return "not run"
         if self.distance is None:
-            return "by order"
+            return "by order" if self.study.name in BY_ORDER else "one trial"
         return "agrees" if abs(self.distance) < AGREES else "open" if abs(self.distance) <= APART else "apart"
 
     @property
@@ -127,9 +127,11 @@ def numbers() -> Iterator[Number]:
         for cell in study.cells:
             protocol = protocol_of(name, cell.name)
             for method in study.methods:
-                if not method.variant_of and study.published_for(cell.name, method.name):
-                    ours = table(name, protocol).measured(cell.name, method.name)
-                    yield Number(study, cell, method, ours, protocol)
+                if method.variant_of or not study.published_for(cell.name, method.name):
+                    continue
+                # What was never run before the mends counts as run even where the mended column is too small to show.
+                both = [(table(name, one).measured(cell.name, method.name), one) for one in (protocol, "mended")]
+                yield Number(study, cell, method, *next((found for found in both if found[0]), both[0]))
 
 
 # -- text ---------------------------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ def texts(number: Number) -> list[str]:
 def counts() -> str:
     every = list(numbers())
     by_value = [one for one in every if one.verdict in ("agrees", "open", "apart")]
-    run = [one for one in every if one.ours is not None]
+    run, once = [one for one in every if one.ours is not None], [one for one in every if one.verdict == "one trial"]
     apart = {
         tested: [one for one in by_value if one.verdict == "apart" and one.cause[1] == tested] for tested in (1, 0)
     }
@@ -182,6 +184,7 @@ def counts() -> str:
         ["run here", f"{len(run)}{tables(run)}"],
         ["not run", f"{len(every) - len(run)}{tables([one for one in every if one.ours is None])}"],
         ["of those run, by the protocol before the mends", f"{len(old)}{tables(old)}"],
+        ["run in one trial only, not compared", f"{len(once)}{tables(once)}"],
         ["compared by value", f"{len(by_value)}{tables(by_value)}"],
         [f"agree: less than {AGREES:.0f} standard errors apart", str(sum(one.verdict == "agrees" for one in by_value))],
         [f"open: {AGREES:.0f} to {APART:.0f}", str(sum(one.verdict == "open" for one in by_value))],

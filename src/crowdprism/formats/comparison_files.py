@@ -26,7 +26,7 @@ ROLES: dict[str, tuple[str, ...]] = {
     "winner": ("winner", "preferred", "preference", "better", "selected", "outcome", "result", *SYNONYMS["label"]),
     "judge": SYNONYMS["annotator"],
     "group": (),
-    "gold": SYNONYMS["gold"],
+    "gold": ("gold", "goldwinner", "knownwinner"),  # a column "truth" may hold a reference answer
 }  # fmt: skip
 REQUIRED = ("left", "right", "winner")
 Row = tuple[Any, Any, Any, Any, Any, Any]  # in the order of ROLES

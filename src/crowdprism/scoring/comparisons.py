@@ -9,8 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
-from crowdprism.annotations import names as naming
-from crowdprism.annotations.names import NameArray, encode, is_missing, is_text_column, plain, positions
+from crowdprism.annotations.names import (
+    NameArray,
+    encode,
+    is_missing,
+    is_text_column,
+    known_positions,
+    plain,
+    positions,
+)
 from crowdprism.errors import InvalidAnnotationsError, some
 
 LEFT, RIGHT, TIE = 0, 1, 2
@@ -102,15 +109,13 @@ class Comparisons:
 
     def with_gold(self, left: Any, right: Any, winner: Any) -> Comparisons:
         """Add pairs whose winner is known, from columns as in `from_columns`; rows without a winner say nothing."""
-        given = [at for at, one in enumerate(winner) if not (is_missing(one) or one == "")]
-        sides = [[column[at] for at in given] for column in (left, right)]
-        first, second = (naming.known_positions(self.items, side, "items", given="items with gold") for side in sides)
+        first, second = (known_positions(self.items, side, "items", given="items with gold") for side in (left, right))
         _require_two_items(self.items, first, second)
-        columns = {"left": sides[0], "right": sides[1], "winner": [winner[at] for at in given]}
-        outcome = _outcomes(columns, self.items, first, second, skip_missing=False)
-        outcome = np.where((first > second) & (outcome != TIE), RIGHT - outcome, outcome)
-        rows = np.stack([np.minimum(first, second), np.maximum(first, second), outcome], axis=1)
-        known = np.unique(np.concatenate([self.known, rows]), axis=0)
+        columns = {"left": _column(left), "right": _column(right), "winner": _column(winner)}
+        outcome = _outcomes(columns, self.items, first, second, skip_missing=True, what="known winners")
+        turned = np.where((first > second) & (outcome != TIE), RIGHT - outcome, outcome)
+        rows = np.stack([np.minimum(first, second), np.maximum(first, second), turned], axis=1)
+        known = np.unique(np.concatenate([self.known, rows[outcome != SKIPPED]]), axis=0)
         twice = np.flatnonzero((np.diff(known[:, :2], axis=0) == 0).all(axis=1))
         if len(twice):
             pair = self.items[known[twice[0], :2]].tolist()
@@ -179,7 +184,13 @@ def _require_two_items(items: NameArray, left: NDArray[Any], right: NDArray[Any]
 
 
 def _outcomes(
-    columns: dict[str, Any], items: NameArray, left: NDArray[Any], right: NDArray[Any], *, skip_missing: bool
+    columns: dict[str, Any],
+    items: NameArray,
+    left: NDArray[Any],
+    right: NDArray[Any],
+    *,
+    skip_missing: bool,
+    what: str = "winners",
 ) -> NDArray[np.int8]:
     """(n,) code of each outcome; the name of one of the two items, else a word."""
     winner = columns["winner"]
@@ -213,7 +224,7 @@ def _outcomes(
         row, named = int(rest[wrong][0]), distinct[code[wrong]].tolist()
         pair = f"{plain(items[left[row]])!r} and {plain(items[right[row]])!r}"
         raise InvalidAnnotationsError(
-            f"{len(named)} of {len(left)} winners are neither item of their comparison; the first is {named[0]!r} in "
+            f"{len(named)} of {len(left)} {what} are neither item of their comparison; the first is {named[0]!r} in "
             f"row {row} (from 0), where {pair} were compared. Wrong are {some(dict.fromkeys(named), 5)}. Write the "
             "winner's name, left, right or tie."
         )
