@@ -49,7 +49,13 @@ def plot_confusion(result: FitResult, annotator: Hashable | None = None, *, ax: 
     >>> plot_confusion(result, annotator=2).get_ylabel()
     'true class'
     """
-    matrix, title = chosen_confusion(result, annotator)
+    if result.confusions is None:
+        raise UnsuitableDataError(f"{result.method} learns no confusion matrices; dawid-skene does.")
+    if annotator is None:
+        matrix, title = mean_confusion(result.confusions, result.labels_per_annotator), "all annotators"
+    else:
+        place = known_positions(result.annotators, [annotator], "annotators")[0]
+        matrix, title = result.confusions[place], str(annotator)
     ax = new_axes(ax)
     picture = ax.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
     names = [str(name) for name in result.classes]
@@ -62,16 +68,6 @@ def plot_confusion(result: FitResult, annotator: Hashable | None = None, *, ax: 
     else:
         ax.figure.colorbar(picture, ax=ax, label="probability")
     return ax
-
-
-def chosen_confusion(result: FitResult, annotator: Hashable | None) -> tuple[np.ndarray, str]:
-    """(true class, given label) of one annotator or of the crowd, and a title."""
-    if result.confusions is None:
-        raise UnsuitableDataError(f"{result.method} learns no confusion matrices; dawid-skene does.")
-    if annotator is None:
-        return mean_confusion(result.confusions, result.labels_per_annotator), "all annotators"
-    place = int(known_positions(result.annotators, [annotator], "annotators")[0])
-    return np.asarray(result.confusions[place]), str(annotator)
 
 
 def plot_annotators(result: FitResult, *, ax: Axes | None = None) -> Axes:

@@ -57,7 +57,7 @@ def test_the_first_sentence_is_how_right_the_labels_are_and_how_to_know_more(cro
     first = said.splitlines()[0]
     assert first.startswith("Expected right: ")
     assert "nothing here was checked against gold" in first
-    assert first.endswith("points. Ask for them: crowdprism audit run -n 40 -o questions.csv")
+    assert first.endswith("points. Ask for them: crowdprism audit run -n 40 --page audit.html")
     rows = rows_of((crowd_folder / "run" / "labels.csv").read_text(encoding="utf-8"))
     assert list(rows[0]) == ["item", "label", "confidence", "probability", "annotations", "agreement"]
     assert float(rows[0]["confidence"]) < 0.9

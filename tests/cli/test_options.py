@@ -78,4 +78,4 @@ def test_features_of_other_items_show_three_of_each(small_folder: Path, failed) 
 
 def test_a_file_beyond_the_allowed_size_is_refused_with_the_option_that_allows_more(labels_csv: Path, failed) -> None:
     assert "allow more with --max-size" in failed("info", labels_csv, "--max-size", "10")
-    assert "must be a number of bytes" in failed("info", labels_csv, "--max-size", "lots")
+    assert "Pass --max-size ... as a number of bytes" in failed("info", labels_csv, "--max-size", "lots")

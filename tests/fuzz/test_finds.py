@@ -170,7 +170,7 @@ def test_a_moment_out_of_range_is_named(tmp_path: Path) -> None:
     )
     read, report = read_annotations_with_report(path)
     assert (read.n_annotations, read.timestamp) == (2, None)
-    assert "'timestamp' is not used as timestamp: 1 of 2 timestamps" in str(report)
+    assert "'timestamp' is not used as timestamp (rows count from 0): 1 of 2 timestamps" in str(report)
 
 
 def test_an_earlier_answer_that_is_left_out_is_counted(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -244,3 +245,13 @@ def test_a_place_below_a_file_is_refused_with_the_reason(tmp_path: Path) -> None
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(InvalidParameterError, match=r"file.run cannot be written: .*nothing was written"):
         write(tmp_path / "file" / "run", "1", "result.json")
+
+
+def test_a_full_disk_at_the_lock_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*rest: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(InvalidParameterError, match="No space left"), replacing_run(tmp_path / "run", kind="result"):
+        raise AssertionError("the work began")
+    assert list(tmp_path.iterdir()) == []

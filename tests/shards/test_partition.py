@@ -114,6 +114,42 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
             shard_files([tmp_path / name], tmp_path / "store")
 
 
+HEADER = "item,annotator,label\n"
+ROW = '{"item":1,"annotator":"a","label":"x"}\n'
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("more cells.csv", f"{HEADER}1,a,x\n2,b,y,z\n"),
+        ("open quote.csv", f'{HEADER}1,"a,x\n2,b,y\n'),
+        ("no text.csv", b"item,annotator,label\n1,a,\xff\n2,b,y\n"),
+        ("cut.jsonl", f'{ROW}{{"item":1,"annotator":'),
+        ("object.jsonl", f'{ROW}{{"item":{{"b":1}},"annotator":"b","label":"y"}}\n'),
+        ("late.jsonl", ROW * 2000 + '{"item":"z","annotator":"b","label":[1]}\n'),
+        (
+            "long number.jsonl",
+            f'{{"item":1,"annotator":"a","label":{2**100}}}\n{{"item":2,"annotator":"a","label":2}}\n',
+        ),
+        ("list.parquet", {"item": [[1], [2]]}),
+        ("weight.parquet", {"weight": ["h", "i"]}),
+        ("infinite.parquet", {"item": [float("inf")] * 2}),
+        ("huge.parquet", {"item": [1e300, 2.0]}),
+    ],
+    ids=lambda given: given if isinstance(given, str) and "." in given[-8:] else "",
+)
+def test_odd_content_is_an_error_of_the_file_and_leaves_nothing(name: str, content: Any, tmp_path: Path) -> None:
+    if isinstance(content, dict):
+        pl.DataFrame({"item": [1, 2], "annotator": ["a", "b"], "label": ["x", "y"], **content}).write_parquet(
+            tmp_path / name
+        )
+    else:
+        (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(UnreadableFileError, match=name):
+        shard_files([tmp_path / name], tmp_path / "store")
+    assert not (tmp_path / "store").exists()
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv"])
 def test_gold_of_a_column_and_of_a_file_is_that_of_the_reader_in_memory(
     ending: str, crowd: Annotations, tmp_path: Path

@@ -16,7 +16,7 @@ import numpy as np
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
 from crowdprism.aggregators.em import MAX_ITER, TOLERANCE, Expectation, FloatArray, climb
 from crowdprism.aggregators.expectation import VotePass
-from crowdprism.aggregators.kos import with_repeats_joined
+from crowdprism.aggregators.kos import weights_of, with_repeats_joined
 from crowdprism.aggregators.majority_vote import vote_totals
 from crowdprism.aggregators.one_coin import confusions_of
 from crowdprism.aggregators.sources import sum_weights
@@ -133,7 +133,7 @@ class BeliefPropagation(AveragedCoin):
         from scipy.special import roots_jacobi, softmax
 
         joined = with_repeats_joined(annotations)
-        weight = np.ones(joined.n_annotations) if joined.weight is None else joined.weight.astype(np.float64)
+        weight = weights_of(joined)
         graph = Graph(joined, weight)
         # Gauss-Jacobi nodes of the prior are exact for annotators with fewer than twice as many labels.
         n_nodes = min(MOST_NODES, int(joined.labels_per_annotator.max(initial=1)) // 2 + 1)

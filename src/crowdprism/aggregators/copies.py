@@ -23,16 +23,6 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators import one_voice
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.one_voice import (
-    SMALLEST,
-    Found,
-    choose,
-    connected_groups,
-    fit_confusions,
-    join_names,
-    named,
-    normalized,
-)
 from crowdprism.aggregators.sources import OutOfCore
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import pairs_on_items, ranked
@@ -74,34 +64,34 @@ def count_each(data: OutOfCore, dependence: Dependence, fit: Callable[[Any], Fit
         raise InvalidParameterError("Out of core there are no voices. Use dependence=None.", parameter="dependence")
     result, found = fit(data), voices_of(data.sample, dependence)
     notes = tuple(
-        f"{join_names(names)} answer as one in a sample of the items. Out of core each of them is counted."
-        for names in named(data.sample, found.voices)
+        f"{one_voice.join_names(names)} answer as one in a sample of the items. Out of core each of them is counted."
+        for names in one_voice.named(data.sample, found.voices)
     )
     return replace(result, warnings=(*result.warnings, *notes))
 
 
-def voices_of(annotations: Annotations, dependence: Dependence) -> Found:
+def voices_of(annotations: Annotations, dependence: Dependence) -> one_voice.Found:
     """The groups to count once: none, those that are found, or those that the user names."""
     if dependence is None:
-        return Found()
+        return one_voice.Found()
     if isinstance(dependence, str) and dependence == "auto":
         return find_voices(annotations)
-    return Found(tuple(one_voice.given_groups(dependence, annotations)))
+    return one_voice.Found(tuple(one_voice.given_groups(dependence, annotations)))
 
 
-def describe_found(annotations: Annotations, found: Found) -> tuple[str, ...]:
+def describe_found(annotations: Annotations, found: one_voice.Found) -> tuple[str, ...]:
     """Sentences for the user: who is counted once, and who agrees too much without being counted once."""
-    names = named(annotations, found.voices)
+    names = one_voice.named(annotations, found.voices)
     notes = [one_voice.describe_voices(names, annotations.n_annotators)] if names else []
     notes += [
-        f"{join_names(group)} agree more than independent annotators would, but less than copies do. They are not "
-        "counted as one."
-        for group in named(annotations, found.looser)
+        f"{one_voice.join_names(group)} agree more than independent annotators would, but less than copies do. They "
+        "are not counted as one."
+        for group in one_voice.named(annotations, found.looser)
     ]
     return tuple(notes)
 
 
-def find_voices(annotations: Annotations) -> Found:
+def find_voices(annotations: Annotations) -> one_voice.Found:
     """Find groups of annotators who answer as one voice, unless fewer items with gold were right with the voice."""
     counted = annotations
     if annotations.weight is not None:
@@ -109,12 +99,12 @@ def find_voices(annotations: Annotations) -> Found:
     looked_at = sample(counted, largest=MAX_PAIRS, cost=lambda n: n * (n - 1) // 2)
     pairs = far_above_others(compare_pairs(looked_at, least_common=LEAST_COMMON))
     if not pairs.n_pairs or annotations.n_annotators * annotations.n_classes**2 > MAX_TABLE:
-        return Found()
+        return one_voice.Found()
     suspects = np.zeros(annotations.n_annotators, dtype=bool)
     suspects[pairs.first] = suspects[pairs.second] = True
     some_items = sample(counted, largest=MAX_ANNOTATIONS, cost=np.asarray, suspects=suspects)
-    groups = connected_groups(*beyond_fit(some_items, pairs), annotations.n_annotators)
-    return choose(some_items, groups) if groups else Found()
+    groups = one_voice.connected_groups(*beyond_fit(some_items, pairs), annotations.n_annotators)
+    return one_voice.choose(some_items, groups) if groups else one_voice.Found()
 
 
 def sample(
@@ -183,7 +173,7 @@ class PairAgreement:
 
     @property
     def kappa(self) -> FloatArray:
-        return np.asarray((self.equal / self.common - self.chance) / np.maximum(1 - self.chance, SMALLEST))
+        return np.asarray((self.equal / self.common - self.chance) / np.maximum(1 - self.chance, one_voice.SMALLEST))
 
 
 def compare_pairs(annotations: Annotations, *, least_common: int = 1) -> PairAgreement:
@@ -215,7 +205,8 @@ def far_above_others(pairs: PairAgreement) -> PairAgreement:
     usual = np.minimum(*(lower_quartiles(pairs, kappa)[side[close]] for side in (pairs.first, pairs.second)))
     found = pairs.at(close)
     expected = found.chance + (1 - found.chance) * np.clip(usual, 0.0, 1.0)
-    n_equal, variance = found.common * expected, np.maximum(found.common * expected * (1 - expected), SMALLEST)
+    n_equal = found.common * expected
+    variance = np.maximum(n_equal * (1 - expected), one_voice.SMALLEST)
     few = found.common - found.equal < (1 - LEAST_EXCESS) * (found.common - n_equal)
     return found.at(np.flatnonzero(few & (found.equal - n_equal > LEAST_Z * np.sqrt(variance))))
 
@@ -234,8 +225,8 @@ def lower_quartiles(pairs: PairAgreement, values: FloatArray) -> FloatArray:
 def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> tuple[PairAgreement, FloatArray]:
     """Pairs who agree more than the sceptical fit explains, and the share of expected disagreement that is missing."""
     weight = sceptical_weights(annotations)
-    fit = fit_confusions(replace(annotations, weight=weight.astype(np.float32)))
-    log_confusions = np.log(np.maximum(fit.confusions, SMALLEST))
+    fit = one_voice.fit_confusions(replace(annotations, weight=weight.astype(np.float32)))
+    log_confusions = np.log(np.maximum(fit.confusions, one_voice.SMALLEST))
     suspects, side = np.unique(np.concatenate([pairs.first, pairs.second]), return_inverse=True)
     side = side.reshape(2, -1)
     row_of = rows_by_annotator(annotations, suspects)
@@ -252,11 +243,11 @@ def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> tuple[PairAgre
             log_class = log_class - weight[row, None] * own
         agree = annotations.label[rows[0]] == annotations.label[rows[1]]
         same = np.einsum("pkl,pkl->pk", fit.confusions[pairs.first[begin:end]], fit.confusions[pairs.second[begin:end]])
-        expected = (normalized(log_class) * same[pair]).sum(axis=1)
+        expected = (one_voice.normalized(log_class) * same[pair]).sum(axis=1)
         observed[begin:end] = np.bincount(pair, agree - expected, end - begin)
         variance[begin:end] = np.bincount(pair, expected * (1 - expected), end - begin)
         disagree[begin:end] = np.bincount(pair, 1 - expected, end - begin)
-    z = observed / np.sqrt(np.maximum(variance, SMALLEST))
+    z = observed / np.sqrt(np.maximum(variance, one_voice.SMALLEST))
     excess = observed / (disagree + EXCESS_SHRINKAGE)
     kept = (z > LEAST_Z_BY_FIT) & (excess > LEAST_EXCESS)
     return pairs.at(kept), excess[kept]

@@ -53,7 +53,7 @@ class GladEvidence:
         self.journal = self.source.journal
         self.groups = self.source.bounds(annotations.n_annotators)
         self._sum = partial(self.source.sum_blocks, self.groups)
-        self.weights = self._sum(add_weights, counts_shape=(annotations.n_annotators,)).counts
+        self.weights = self.source.weight_per_annotator
         self.total_weight = float(self.weights.sum())
 
     def expect(self, model: GladModel, *, keep: bool) -> Expectation:
@@ -90,11 +90,6 @@ class GladEvidence:
         sums = self._sum(partial(add_mean_right, model), counts_shape=(len(model.ability),)).counts
         known = self.weights > 0
         return np.where(known, sums / np.where(known, self.weights, 1.0), 1 / (1 + np.exp(-model.ability)))
-
-
-def add_weights(block: Annotations, first: int, last: int, sums: Sums, place: int) -> None:
-    rows = rows_of(block, first, last)
-    np.add.at(sums.counts, rows.annotator, weight_of(rows))
 
 
 def add_expectation(

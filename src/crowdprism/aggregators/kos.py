@@ -29,24 +29,10 @@ from crowdprism.seeding import stream
 Decoding = Literal["nominal", "ordinal"]
 
 
-@dataclass(frozen=True)
-class Edges:
-    """The annotations as edges of a graph of items and annotators, and the connected part each belongs to."""
-
-    item: NDArray[Any]
-    annotator: NDArray[Any]
-    component: NDArray[Any]
-    weight: FloatArray
-    n_items: int
-    n_annotators: int
-
-
-def edges_of(annotations: Annotations) -> Edges:
-    """Take from annotations what message passing needs."""
-    item, component = annotations.item, bipartite_components(annotations)[0]
-    weight = np.ones(len(item)) if annotations.weight is None else annotations.weight.astype(float)
-    sizes = annotations.n_items, annotations.n_annotators
-    return Edges(item, annotations.annotator, component[item], weight, *sizes)
+def weights_of(annotations: Annotations) -> FloatArray:
+    """(n_annotations,) 1 each where the annotations have no weights."""
+    weight = annotations.weight
+    return np.ones(annotations.n_annotations) if weight is None else weight.astype(np.float64)
 
 
 def with_repeats_joined(annotations: Annotations) -> Annotations:
@@ -69,31 +55,32 @@ def unit_scale(messages: NDArray[Any], component: NDArray[Any]) -> FloatArray:
 
 def pass_messages(
     signs: NDArray[Any],  # (n_annotations,) positive for one class, negative for the other
-    edges: Edges,
+    annotations: Annotations,
     messages: NDArray[Any],  # (n_annotations,) how reliable the annotator seems, judged from the other items
     *,
     iterations: int,
     bar: Bar | None = None,
 ) -> FloatArray:
     """Run the updates of Karger, Oh and Shah (2014), equations 1 and 2; a message leaves out its own edge."""
-    evidence = signs * edges.weight
+    item, annotator = annotations.item, annotations.annotator
+    component = bipartite_components(annotations)[0][item]
+    evidence = signs * weights_of(annotations)
     for _ in range(iterations):
-        messages = unit_scale(messages, edges.component)
+        messages = unit_scale(messages, component)
         sent = evidence * messages
-        to_annotator = np.bincount(edges.item, weights=sent, minlength=edges.n_items)[edges.item] - sent
-        to_annotator = unit_scale(to_annotator, edges.component)
+        to_annotator = unit_scale(sums_by(item, sent, annotations.n_items)[item] - sent, component)
         sent = evidence * to_annotator
-        messages = np.bincount(edges.annotator, weights=sent, minlength=edges.n_annotators)[edges.annotator] - sent
+        messages = sums_by(annotator, sent, annotations.n_annotators)[annotator] - sent
         if bar is not None:
             bar.advance()
-    return unit_scale(messages, edges.component)
+    return unit_scale(messages, component)
 
 
-def item_scores(signs: NDArray[Any], edges: Edges, messages: NDArray[Any]) -> FloatArray:
+def item_scores(signs: NDArray[Any], annotations: Annotations, messages: NDArray[Any]) -> FloatArray:
     """(n_items,) weighted vote between -1 and 1; 0 where no message reached the item."""
-    strength = edges.weight * np.abs(messages)
-    total = np.bincount(edges.item, weights=strength, minlength=edges.n_items)
-    vote = np.bincount(edges.item, weights=edges.weight * np.sign(signs) * messages, minlength=edges.n_items)
+    item, weight = annotations.item, weights_of(annotations)
+    total = sums_by(item, weight * np.abs(messages), annotations.n_items)
+    vote = sums_by(item, weight * np.sign(signs) * messages, annotations.n_items)
     return np.where(total > 0, vote / np.where(total > 0, total, 1.0), 0.0)
 
 
@@ -138,13 +125,14 @@ class KOS(Aggregator):
     def _aggregate(self, annotations: Annotations) -> FitResult:
         n_given = annotations.labels_per_annotator
         annotations = with_repeats_joined(annotations)
-        edges = edges_of(annotations)
         problems = two_class_problems(annotations, self.decoding)
+        solved = []
         with progress("KOS", total=self.iterations * len(problems)) as bar:
-            solved = [
-                pass_messages(s, edges, self._first_messages(len(s), place), iterations=self.iterations, bar=bar)
-                for place, s in enumerate(problems)
-            ]
+            for place, signs in enumerate(problems):
+                first = np.ones(len(signs))
+                if self.start == "normal":
+                    first = stream(self.random_state, "kos messages", place).normal(1.0, 1.0, len(signs))
+                solved.append(pass_messages(signs, annotations, first, iterations=self.iterations, bar=bar))
         messages = np.stack(solved, axis=1)  # (annotation, problem)
         if not messages.any():  # without cycles every message dies out
             single = (annotations.labels_per_item == 1).sum(), (annotations.labels_per_annotator == 1).sum()
@@ -154,20 +142,9 @@ class KOS(Aggregator):
                 f"{annotations.n_annotators} annotators gave one. Use majority-vote, or dawid-skene whose prior pools "
                 "annotators."
             )
-        scores = np.stack([item_scores(s, edges, m) for s, m in zip(problems, solved, strict=True)], axis=1)
+        scores = np.stack([item_scores(s, annotations, m) for s, m in zip(problems, solved, strict=True)], axis=1)
         reached = np.zeros(annotations.n_items, dtype=bool)
         reached[annotations.item[messages.any(axis=1)]] = True
-        result = self._decided(annotations, scores, messages.mean(axis=1), reached)
-        return replace(result, labels_per_annotator=n_given)
-
-    def _first_messages(self, n_edges: int, place: int) -> FloatArray:
-        if self.start == "ones":
-            return np.ones(n_edges)
-        return stream(self.random_state, "kos messages", place).normal(1.0, 1.0, n_edges)
-
-    def _decided(
-        self, annotations: Annotations, scores: NDArray[Any], messages: NDArray[Any], reached: NDArray[np.bool_]
-    ) -> FitResult:
         votes = vote_totals(annotations)
         labelled = votes.sum(axis=1) > 0
         decoded = decode(scores, annotations.n_classes, self.decoding)
@@ -176,9 +153,10 @@ class KOS(Aggregator):
         if unreached:
             note = f"{unreached} items were reached by no message and keep their vote shares."
             parts["warnings"] = (note, *parts["warnings"])
-        skills = sums_by(annotations.annotator, messages, annotations.n_annotators)
+        skills = sums_by(annotations.annotator, messages.mean(axis=1), annotations.n_annotators)
         skills /= np.maximum(annotations.labels_per_annotator, 1)
-        return self._build_result(annotations, skills=skills, seed=self.random_state, **parts)
+        result = self._build_result(annotations, skills=skills, seed=self.random_state, **parts)
+        return replace(result, labels_per_annotator=n_given)
 
 
 def two_class_problems(annotations: Annotations, decoding: Decoding) -> list[FloatArray]:
@@ -204,12 +182,12 @@ def decode(scores: NDArray[Any], n_classes: int, decoding: Decoding) -> FloatArr
 class Ratings:
     """The signed labels of one two-class problem as a sparse matrix, and the connected part of each annotator."""
 
-    def __init__(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> None:
+    def __init__(self, signs: NDArray[Any], annotations: Annotations) -> None:
         from scipy.sparse import csr_array
 
-        shape = (edges.n_items, edges.n_annotators)
-        self.matrix: Any = csr_array((signs * edges.weight, (edges.item, edges.annotator)), shape=shape)
-        self.part = part  # (n_annotators,)
+        places, shape = (annotations.item, annotations.annotator), (annotations.n_items, annotations.n_annotators)
+        self.matrix: Any = csr_array((signs * weights_of(annotations), places), shape=shape)
+        self.part = bipartite_components(annotations)[1]  # (n_annotators,)
 
     def agreement(self, y: FloatArray) -> FloatArray:
         """Product of a vector with the annotators' agreement, own squares left in: (n_annotators,)."""
@@ -231,11 +209,11 @@ class Ratings:
         return np.asarray(y * np.where(side < 0, -1.0, 1.0)[self.part])
 
 
-def centred(signs: NDArray[Any], edges: Edges) -> FloatArray:
+def centred(signs: NDArray[Any], annotations: Annotations) -> FloatArray:
     """(n_annotations,) signed labels minus their annotator's mean, so that always saying the same is no agreement."""
-    total = np.bincount(edges.annotator, weights=edges.weight, minlength=edges.n_annotators)
-    said = np.bincount(edges.annotator, weights=edges.weight * signs, minlength=edges.n_annotators)
-    return np.asarray(signs - (said / np.where(total > 0, total, 1.0))[edges.annotator])
+    annotator, weight = annotations.annotator, weights_of(annotations)
+    total, said = (sums_by(annotator, values, annotations.n_annotators) for values in (weight, weight * signs))
+    return np.asarray(signs - (said / np.where(total > 0, total, 1.0))[annotator])
 
 
 @dataclass(eq=False, repr=False)
@@ -246,20 +224,19 @@ class EigenvectorAggregator(Aggregator):
     tolerance: float = 1e-8
 
     @abstractmethod
-    def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
+    def _weights(self, signs: NDArray[Any], annotations: Annotations) -> FloatArray:
         """(n_annotators,) weight of each annotator in a two-class problem; negative for those who answer in reverse."""
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        edges, part = edges_of(annotations), bipartite_components(annotations)[1]
         scores, weights = [], []
         problems = two_class_problems(annotations, "nominal")
         with progress(type(self).__name__, total=len(problems)) as bar:
             for signs in problems:
-                weights.append(self._weights(centred(signs, edges), edges, part))
-                scores.append(item_scores(signs, edges, weights[-1][annotations.annotator]))
+                weights.append(self._weights(centred(signs, annotations), annotations))
+                scores.append(item_scores(signs, annotations, weights[-1][annotations.annotator]))
                 bar.advance()
         decoded = decode(np.stack(scores, axis=1), annotations.n_classes, "nominal")
-        labelled = np.bincount(edges.item, weights=edges.weight, minlength=edges.n_items) > 0
+        labelled = sums_by(annotations.item, weights_of(annotations), annotations.n_items) > 0
         parts = by_votes(annotations, decoded, labelled)
         return self._build_result(annotations, skills=np.mean(weights, axis=0), **parts)
 
@@ -286,8 +263,8 @@ class Eigenvector(EigenvectorAggregator):
 
     name: ClassVar[str] = "eigenvector"
 
-    def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
-        ratings = Ratings(signs, edges, part)
+    def _weights(self, signs: NDArray[Any], annotations: Annotations) -> FloatArray:
+        ratings = Ratings(signs, annotations)
         return ratings.leading(ratings.agreement, self.iterations, self.tolerance)
 
 
@@ -311,8 +288,8 @@ class EigenvectorRatio(EigenvectorAggregator):
 
     name: ClassVar[str] = "eigenvector-ratio"
 
-    def _weights(self, signs: NDArray[Any], edges: Edges, part: NDArray[np.int64]) -> FloatArray:
-        said, shared = Ratings(signs, edges, part), Ratings(np.ones(len(signs)), edges, part)
+    def _weights(self, signs: NDArray[Any], annotations: Annotations) -> FloatArray:
+        said, shared = Ratings(signs, annotations), Ratings(np.ones(len(signs)), annotations)
         agreement = said.leading(said.agreement_with_others, self.iterations, self.tolerance)
         amount = shared.leading(shared.agreement_with_others, self.iterations, self.tolerance)
         return np.where(amount > self.tolerance, agreement / np.maximum(amount, self.tolerance), 0.0)

@@ -148,13 +148,10 @@ class MMSR(Aggregator):
         skills = skills * majority_signs(agreement * common, row, column, n_annotators)
         alone = partners == 0
         skills[alone] = skills[~alone].mean()
-        return self._voted(annotations, skills, changes, int(alone.sum()))
-
-    def _voted(self, annotations: Annotations, skills: NDArray[Any], changes: list[float], n_alone: int) -> FitResult:
-        accuracies = accuracies_of_skills(skills, annotations.n_classes, annotations.n_items)
+        accuracies = accuracies_of_skills(skills, n_classes, annotations.n_items)
         probabilities, prior = one_coin_posterior(annotations, accuracies)
-        confusions = confusions_of(accuracies, annotations.n_classes)
-        alone = f"{n_alone} annotators share no item with anyone and got the mean skill of the others."
+        confusions = confusions_of(accuracies, n_classes)
+        note = f"{alone.sum()} annotators share no item with anyone and got the mean skill of the others."
         return self._build_result(
             annotations,
             probabilities,
@@ -162,7 +159,7 @@ class MMSR(Aggregator):
             skills=accuracies,
             class_prior=prior,
             history={"matrix_change": changes},
-            warnings=(*([alone] if n_alone else []), *([NO_ROOM] if confusions is None else [])),
+            warnings=(*([note] if alone.any() else []), *([NO_ROOM] if confusions is None else [])),
         )
 
 
@@ -171,8 +168,7 @@ def accuracies_of_skills(skills: NDArray[Any], n_classes: int, n_items: int) -> 
     # With so few items that the two bounds would cross, half the range is left at either side.
     margin = min(1 / np.sqrt(max(n_items, 1)), n_classes / (n_classes - 1) / 4)
     kept = np.clip(skills, -1 / (n_classes - 1) + margin, 1 - margin)
-    accuracies: FloatArray = (kept * (n_classes - 1) + 1) / n_classes
-    return accuracies
+    return np.asarray((kept * (n_classes - 1) + 1) / n_classes)
 
 
 def one_coin_posterior(annotations: Annotations, accuracies: NDArray[Any]) -> tuple[FloatArray, FloatArray]:

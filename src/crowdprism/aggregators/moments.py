@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator, with_gold_classes
-from crowdprism.aggregators.dawid_skene import ConfusionModel, maximize, model_of_confusions
-from crowdprism.aggregators.em import Expectation, FloatArray, climb
+from crowdprism.aggregators.dawid_skene import maximize, model_of_confusions
+from crowdprism.aggregators.em import FloatArray, climb
 from crowdprism.aggregators.expectation import ConfusionPass
 from crowdprism.aggregators.known_annotators import ConfusionPrior
 from crowdprism.aggregators.majority_vote import mean_of_labelled, vote_totals
@@ -93,10 +93,8 @@ def require_block_room(count: int, n_classes: int, method: str, *, of: str = "pa
 
 def require_few_classes(annotations: Annotations, method: str) -> None:
     if annotations.n_classes > MAX_CLASSES:
-        raise UnsuitableDataError(
-            f"{method} uses moments with n_classes^3 entries; {annotations.n_classes} classes are more than "
-            f"{MAX_CLASSES}. Use dawid-skene."
-        )
+        most = f"{annotations.n_classes} classes are more than {MAX_CLASSES}"
+        raise UnsuitableDataError(f"{method} uses moments with n_classes^3 entries; {most}. Use dawid-skene.")
 
 
 def by_annotator(annotator: NDArray[Any], values: NDArray[Any], n_annotators: int) -> FloatArray:
@@ -151,12 +149,9 @@ def refine_by_em(
     common = ConfusionPrior(np.asarray(pseudo_counts))
     prior = common.on_cells(cells)
 
-    def improve(_: Any, expectation: Expectation) -> ConfusionModel:
-        return maximize(expectation, cells, prior=prior)
-
     # The first model is the outcome of an M step, so that every objective is comparable.
-    start = improve(None, evidence.expect(given, keep=False))
-    run = climb(evidence, start, improve, title="EM", max_iter=max_iter)
+    start = maximize(evidence.expect(given, keep=False), cells, prior=prior)
+    run = climb(evidence, start, lambda _, found: maximize(found, cells, prior=prior), title="EM", max_iter=max_iter)
     last = evidence.expect(run.model)
     estimate = normalize_rows(cells.dense(last.counts) + common.dense(cells.n_annotators))
     parts = {"class_probabilities": last.kept, "confusions": np.asarray(estimate, dtype=np.float64)}
@@ -165,10 +160,8 @@ def refine_by_em(
 
 def unusable_note(unusable: NDArray[np.bool_]) -> tuple[str, ...]:
     """Say how many annotators were measured against votes instead."""
-    note = (
-        f"{int(unusable.sum())} annotators share too few items with others; their confusions started from vote shares."
-    )
-    return (note,) if unusable.any() else ()
+    count, started = int(unusable.sum()), "their confusions started from vote shares"
+    return (f"{count} annotators share too few items with others; {started}.",) if count else ()
 
 
 @dataclass(eq=False, repr=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from crowdprism.aggregators.base import Aggregator
 from crowdprism.aggregators.em import TOLERANCE, FloatArray
-from crowdprism.aggregators.kos import two_class_problems
+from crowdprism.aggregators.kos import two_class_problems, weights_of
 from crowdprism.aggregators.majority_vote import by_votes
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.gold import known_classes
@@ -157,7 +157,7 @@ class MultidimensionalCrowd(Aggregator):
     def _aggregate(self, annotations: Annotations) -> FitResult:
         from scipy.special import expit
 
-        weight = np.ones(annotations.n_annotations) if annotations.weight is None else annotations.weight.astype(float)
+        weight = weights_of(annotations)
         yes, skills, history = [], [], []
         problems = two_class_problems(annotations, "nominal")
         with progress("multidimensional crowd", total=len(problems)) as bar:

@@ -14,16 +14,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators import moments
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.moments import (
-    MomentAggregator,
-    by_annotator,
-    in_class_order,
-    probability_rows,
-    unusable_note,
-    usable_pairs,
-    vote_start,
-)
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels
 from crowdprism.parameters import Allowed, Real
@@ -54,20 +46,6 @@ def successive_projection(vectors: NDArray[Any], n_picks: int) -> NDArray[np.int
     return np.array(picks, dtype=np.int64)
 
 
-def anchor_rows(columns: NDArray[Any], *, least_mass: float) -> FloatArray | None:
-    """Confusion rows of one annotator, in no particular order, or None where too few columns can be trusted.
-
-    `columns` (n_columns, given label) count the annotator's labels on items to which a partner gave one label. Those
-    with less than `least_mass` are left out: a single shared item always looks like a pure one.
-    """
-    n_classes = columns.shape[1]
-    mass = columns.sum(axis=1)
-    trusted = mass >= max(least_mass, np.finfo(np.float64).tiny)
-    shares = columns[trusted] / mass[trusted, None]
-    picks = successive_projection(shares, n_classes)
-    return np.asarray(shares[picks]) if len(picks) == n_classes else None
-
-
 @dataclass(frozen=True)
 class PairModel:
     """Confusions (n_annotators, true class, given label) and class prior that explain pairs of labels."""
@@ -81,19 +59,24 @@ def anchored_confusions(
 ) -> tuple[FloatArray, NDArray[np.bool_]]:
     """Confusions by successive projection, each annotator's classes in the order closest to the reference.
 
-    Annotators whose columns span too few dimensions keep the reference; the mask (n_annotators,) tells who was found.
+    Columns count an annotator's labels on items to which a partner gave one label. Those with less than `least_mass`
+    are left out: a single shared item always looks like a pure one. Annotators whose columns span too few dimensions
+    keep the reference; the mask (n_annotators,) tells who was found.
     """
     n_annotators, n_classes = len(reference), co_labels.n_classes
     pairs = co_labels.both_ways()
     columns = np.swapaxes(pairs.counts, 1, 2)  # (pair, label of partner, label of annotator)
     bounds = np.searchsorted(pairs.first, np.arange(n_annotators + 1))
+    least_mass = max(least_mass, np.finfo(np.float64).tiny)
     confusions, found = np.array(reference, dtype=np.float64), np.zeros(n_annotators, dtype=bool)
     with progress("successive projection", total=n_annotators) as bar:
         for annotator in range(n_annotators):
             own = columns[bounds[annotator] : bounds[annotator + 1]].reshape(-1, n_classes)
-            rows = anchor_rows(own, least_mass=least_mass)
-            if rows is not None:
-                confusions[annotator] = in_class_order(rows, reference[annotator])
+            mass = own.sum(axis=1)
+            shares = own[mass >= least_mass] / mass[mass >= least_mass, None]
+            picks = successive_projection(shares, n_classes)
+            if len(picks) == n_classes:
+                confusions[annotator] = moments.in_class_order(shares[picks], reference[annotator])
                 found[annotator] = True
             bar.advance()
     return confusions, found
@@ -111,7 +94,7 @@ def pair_prior(co_labels: CoLabels, confusions: NDArray[Any]) -> FloatArray:
     target = ((first @ co_labels.counts) * second).sum(axis=(0, 2))
     # A common factor keeps the solver's tolerance meaningful whatever the number of annotations.
     shares = nnls(gram / total.sum(), target / total.sum())[0]
-    return np.asarray(probability_rows(shares[None] if shares.any() else np.ones((1, n_classes)))[0])
+    return np.asarray(moments.probability_rows(shares[None] if shares.any() else np.ones((1, n_classes)))[0])
 
 
 def refine_by_likelihood(
@@ -143,34 +126,34 @@ def likelihood_step(co_labels: CoLabels, model: PairModel) -> tuple[PairModel, f
     of_first = weighted * (second @ np.swapaxes(ratio, 1, 2))
     of_second = second * (weighted @ ratio)
     n_annotators = len(model.confusions)
-    counts = by_annotator(co_labels.first, of_first, n_annotators)
-    counts += by_annotator(co_labels.second, of_second, n_annotators)
+    counts = moments.by_annotator(co_labels.first, of_first, n_annotators)
+    counts += moments.by_annotator(co_labels.second, of_second, n_annotators)
     seen = counts.sum(axis=2, keepdims=True) > 0
-    confusions = np.where(seen, probability_rows(counts), model.confusions)
+    confusions = np.where(seen, moments.probability_rows(counts), model.confusions)
     shares = of_first.sum(axis=(0, 2)) / co_labels.counts.sum()
-    return PairModel(confusions, np.asarray(probability_rows(shares[None])[0])), likelihood
+    return PairModel(confusions, np.asarray(moments.probability_rows(shares[None])[0])), likelihood
 
 
-class ProjectionAggregator(MomentAggregator):
+class ProjectionAggregator(moments.MomentAggregator):
     """What MultiSPA and MultiSPA-KL share."""
 
     least_shared: int
     least_mass: float | None
+    iterations, tolerance = 0, 0.0  # of the refinement
     _allowed: ClassVar[Mapping[str, Allowed]] = {"least_mass": (Real(0), None)}
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        votes = vote_start(annotations, method=type(self).__name__)
-        pairs, _ = usable_pairs(annotations, least_shared=self.least_shared, method="MultiSPA")
+        votes = moments.vote_start(annotations, method=type(self).__name__)
+        pairs, _ = moments.usable_pairs(annotations, least_shared=self.least_shared, method="MultiSPA")
         least_mass = annotations.n_classes + 1 if self.least_mass is None else self.least_mass
         rows, found = anchored_confusions(pairs, reference=votes.confusions, least_mass=least_mass)
-        start = PairModel(probability_rows(rows), pair_prior(pairs, probability_rows(rows)))
-        model, objective = self._refined(pairs, start)
-        parts: dict[str, Any] = {"history": {"pair_log_likelihood": objective} if objective else {}}
-        parts["notes"] = unusable_note(~found & (annotations.labels_per_annotator > 0))
-        return self._finish(annotations, model.confusions, model.prior, pooled=votes.pooled, **parts)
-
-    def _refined(self, co_labels: CoLabels, start: PairModel) -> tuple[PairModel, list[float]]:
-        return start, []
+        start = PairModel(moments.probability_rows(rows), pair_prior(pairs, moments.probability_rows(rows)))
+        model, objective = refine_by_likelihood(pairs, start, iterations=self.iterations, tolerance=self.tolerance)
+        history = {"pair_log_likelihood": objective} if objective else {}
+        notes = moments.unusable_note(~found & (annotations.labels_per_annotator > 0))
+        return self._finish(
+            annotations, model.confusions, model.prior, pooled=votes.pooled, history=history, notes=notes
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -227,6 +210,3 @@ class MultiSPAKL(ProjectionAggregator):
     least_mass: float | None = None
     em_rounds: int = 10
     prior_strength: float = 1.0
-
-    def _refined(self, co_labels: CoLabels, start: PairModel) -> tuple[PairModel, list[float]]:
-        return refine_by_likelihood(co_labels, start, iterations=self.iterations, tolerance=self.tolerance)

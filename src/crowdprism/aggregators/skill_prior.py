@@ -220,9 +220,8 @@ def full_confusions(counts: FloatArray, cells: Cells, prior: SkillPrior) -> Floa
 
 def unknown_rows(n_classes: int) -> FloatArray:
     """(true class, given label) what is assumed of an annotator of whom nothing is known."""
-    rows = np.full((n_classes, n_classes), (1.0 - SKILL_WITHOUT_PAIRS) / max(n_classes - 1, 1))
-    np.fill_diagonal(rows, SKILL_WITHOUT_PAIRS if n_classes > 1 else 1.0)
-    return rows
+    wrong = (1.0 - SKILL_WITHOUT_PAIRS) / max(n_classes - 1, 1)
+    return np.where(np.eye(n_classes) > 0, SKILL_WITHOUT_PAIRS if n_classes > 1 else 1.0, wrong)
 
 
 def row_centres(prior: SkillPrior) -> FloatArray:

@@ -13,15 +13,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdprism.aggregators import moments
 from crowdprism.aggregators.em import FloatArray
-from crowdprism.aggregators.moments import (
-    MomentAggregator,
-    by_annotator,
-    probability_rows,
-    unusable_note,
-    usable_pairs,
-    vote_start,
-)
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import CoLabels, sums_by
 from crowdprism.parameters import Allowed, Real, Whole
@@ -112,9 +105,9 @@ def coupled_root(
             if len(misfits) > 1 and abs(misfits[-2] - misfits[-1]) <= tolerance * misfits[-2]:
                 break
             weight = (total / np.sqrt(miss + ROBUST_FLOOR))[:, None, None]
-            seen = by_annotator(pairs.first, weight * (shares @ other), n_annotators)
-            gram = by_annotator(pairs.first, weight * (np.swapaxes(other, 1, 2) @ other), n_annotators)
-            pull = shrinkage * by_annotator(pairs.first, weight, n_annotators) / shared[:, None, None] / rank
+            seen = moments.by_annotator(pairs.first, weight * (shares @ other), n_annotators)
+            gram = moments.by_annotator(pairs.first, weight * (np.swapaxes(other, 1, 2) @ other), n_annotators)
+            pull = shrinkage * moments.by_annotator(pairs.first, weight, n_annotators) / shared[:, None, None] / rank
             pull = pull + RIDGE * np.trace(gram, axis1=1, axis2=2)[:, None, None] / rank + np.finfo(np.float64).tiny
             solved = np.linalg.solve(gram + pull * np.eye(rank), np.swapaxes(seen + pull * start, 1, 2))
             # All annotators move at once; half a step keeps two who only see each other from swinging.
@@ -130,11 +123,11 @@ def half_joint(confusions: NDArray[Any], prior: NDArray[Any]) -> FloatArray:
 def confusions_of_half(half: NDArray[Any]) -> tuple[FloatArray, FloatArray]:
     """Confusions (n_annotators, true class, given label) and prior of H; its columns sum to the prior's root."""
     prior = np.square(half.sum(axis=1)).mean(axis=0)
-    return probability_rows(np.swapaxes(half, 1, 2)), probability_rows(prior[None] / prior.sum())[0]
+    return moments.probability_rows(np.swapaxes(half, 1, 2)), moments.probability_rows(prior[None] / prior.sum())[0]
 
 
 @dataclass(eq=False, repr=False)
-class SymNMF(MomentAggregator):
+class SymNMF(moments.MomentAggregator):
     """Confusions from one symmetric non-negative factorisation over all pairs of annotators, then a few EM rounds.
 
     Asks less of the crowd than MultiSPA: no annotator needs to be a specialist of a class, as long as the crowd as
@@ -177,8 +170,8 @@ class SymNMF(MomentAggregator):
     random_state: int = 0
 
     def _aggregate(self, annotations: Annotations) -> FitResult:
-        votes = vote_start(annotations, method=type(self).__name__)
-        pairs, usable = usable_pairs(annotations, least_shared=self.least_shared, method="SymNMF")
+        votes = moments.vote_start(annotations, method=type(self).__name__)
+        pairs, usable = moments.usable_pairs(annotations, least_shared=self.least_shared, method="SymNMF")
         begin = half_joint(votes.confusions, votes.prior)
         limits: dict[str, Any] = {"iterations": self.iterations, "tolerance": self.tolerance}
         root, misfits = coupled_root(pairs.both_ways(), begin, shrinkage=self.shrinkage, **limits)
@@ -192,5 +185,5 @@ class SymNMF(MomentAggregator):
         confusions = votes.confusions.copy()
         confusions[usable] = found[:, order]
         history = {"pair_misfit": misfits, "rotation_misfit": factor.course}
-        notes = unusable_note(~usable & (annotations.labels_per_annotator > 0))
+        notes = moments.unusable_note(~usable & (annotations.labels_per_annotator > 0))
         return self._finish(annotations, confusions, prior[order], pooled=votes.pooled, history=history, notes=notes)

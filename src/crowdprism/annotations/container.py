@@ -261,7 +261,7 @@ class Annotations:
         return selecting.where(self, np.asarray(keep))
 
     def drop_annotators(self, names: Iterable[Hashable]) -> Annotations:
-        """Leave out annotators by name, with all that they said; items stay.
+        """Leave out annotators by name, with all their labels; items stay.
 
         Examples
         --------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import partial
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -266,7 +265,7 @@ def account_of(result: FitResult, annotations: Annotations) -> Account:
     given = {**blind.parameters, "use_gold": False}
     plain = given.keys() == defaults.keys() and all(np.array_equal(given[name], defaults[name]) for name in given)
     if not blind.uses_features and not (blind.method == DawidSkene.name and plain):
-        with suppress(UnsuitableDataError), quiet_fit():
+        with suppress(UnsuitableDataError), warnings.catch_warnings(action="ignore", category=CrowdprismWarning):
             reference, own = DawidSkene(use_gold=False).fit(annotations).result_.class_probabilities, False
     return make_account(
         annotations,
@@ -281,17 +280,9 @@ def account_of(result: FitResult, annotations: Annotations) -> Account:
 
 def fit_without_gold(result: FitResult, annotations: Annotations) -> FitResult:
     """What the method of a result finds without gold; Dawid-Skene for methods that cannot be fitted again from here."""
-    with quiet_fit():
+    with warnings.catch_warnings(action="ignore", category=CrowdprismWarning):  # nobody asked for this fit
         if result.method in AGGREGATORS:
             with suppress(CrowdprismError):  # a loaded result has texts in place of arrays
                 again = make_aggregator(result.method, **{**result.parameters, "use_gold": False})
                 return again.fit(annotations).result_
         return DawidSkene(use_gold=False).fit(annotations).result_
-
-
-@contextmanager
-def quiet_fit() -> Iterator[None]:
-    """Leave out warnings about a fit that nobody asked for."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", CrowdprismWarning)
-        yield

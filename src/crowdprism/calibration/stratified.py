@@ -149,8 +149,7 @@ def binomial(count: IntArray, n: int, p: float) -> FloatArray:
     """(count,) probability of each number of right answers among n, each right with probability p."""
     from scipy.special import xlog1py, xlogy
 
-    probability: FloatArray = np.exp(log_choose(n, count) + xlogy(count, p) + xlog1py(n - count, -p))
-    return probability
+    return np.asarray(np.exp(log_choose(n, count) + xlogy(count, p) + xlog1py(n - count, -p)))
 
 
 def hypergeometric(count: IntArray, n: int, right: int, items: int) -> FloatArray:

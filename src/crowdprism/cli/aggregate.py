@@ -147,7 +147,7 @@ def print_summary(result: cp.FitResult, annotations: cp.Annotations, *, folder: 
 
     if result.account is not None:
         advice, n = result.account.advice(), result.account.n_more
-        ask = f" {advice} Ask for them: crowdprism audit {folder} -n {n} -o questions.csv" if advice else ""
+        ask = f" {advice} Ask for them: crowdprism audit {folder} -n {n} --page audit.html" if advice else ""
         print(f"{result.account.sentence()}{ask}")
     found = np.bincount(result.class_probabilities.argmax(axis=1), minlength=result.n_classes)
     given = np.bincount(annotations.label, minlength=result.n_classes)

@@ -31,7 +31,7 @@ VoiceOption = functools.partial(typer.Option, rich_help_panel="Annotators who an
 StoreOption = functools.partial(typer.Option, rich_help_panel="Stores larger than memory")
 DeviceOption = functools.partial(typer.Option, rich_help_panel="Device and threads")
 
-Files = Annotated[list[Path], typer.Argument(help="Annotation files in any format; several are merged, - is stdin.")]
+Files = Annotated[list[Path], typer.Argument(help="Annotation files in any format (merged); - is standard input.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Force = Annotated[bool, typer.Option("--force", help="Replace a run of another kind, or with files changed by hand.")]
 TextColumn = Annotated[
@@ -42,7 +42,7 @@ ArrayName = Annotated[str | None, FeatureOption("--array", help="Array of an .np
 
 
 def listing(names: Callable[[], Iterable[str]]) -> Any:
-    """Options of `typer.Option` by which the value `list` prints names and ends, whatever else is missing."""
+    """Arguments for `typer.Option`: the value `list` prints the names and ends, even if files are missing."""
 
     def print_names(value: Any) -> Any:
         if value == "list":
@@ -107,7 +107,7 @@ class ReadingOptions:
     gold_file: Path | None = ReadingOption(None, help="Table of true classes, with an item and a label column.")
     max_size: str | None = ReadingOption(None, help="Largest file to read, such as 8GB; default: 4GB or 1/4 of memory.")
     order: str | None = ReadingOption(None, help="For ratings: classes from low to high, such as low,medium,high.")
-    skip_label: str | None = ReadingOption(None, help="Answers to leave out, because they are no label: unsure,N/A.")
+    skip_label: str | None = ReadingOption(None, help="Answers that are no label and are left out: unsure,N/A.")
     fold_classes: bool = ReadingOption(False, "--fold-classes", help="Join classes that differ only in case or spaces.")
     repeats: str = ReadingOption("keep", help="Several answers by one annotator to an item: keep, first, last, error.")
     more: list[str] | None = ReadingOption(
@@ -238,7 +238,7 @@ class VoiceOptions:
 
 
 def split_voices(texts: Sequence[str], annotations: cp.Annotations) -> list[list[Any]]:
-    """Groups of annotators' own names, which may be numbers, from texts with commas."""
+    """Turn texts such as `ann,bob` into groups of annotators, by their own names, which may be numbers."""
     from crowdprism.aggregators.one_voice import given_groups
     from crowdprism.formats.gold_file import Spelling
 

@@ -66,7 +66,7 @@ def require_apart(given: Mapping[str, Any]) -> None:
     """Raise, before a command begins, if a path that it writes is one that it reads, or is written twice."""
     written: dict[Any, str] = {}
     for name in WRITTEN:
-        path = given.get(name)
+        path = None if isinstance(given.get(name), float) else given.get(name)  # `suggest --target` is an accuracy
         if path and written.setdefault(leads_to(path), path) is not path:
             raise InvalidParameterError(f"{path} would be written twice. Give each output a name of its own.")
         if path and name != "output":
@@ -78,11 +78,11 @@ def require_apart(given: Mapping[str, Any]) -> None:
             holds_many = name in ANNOTATIONS and any(map(os.path.isfile, written.values()))
             for file in files_of(path) if holds_many else [path]:
                 if leads_to(file) in written:
-                    raise InvalidParameterError(f"{file} is an input of this command; choose another for the output.")
+                    raise InvalidParameterError(f"{file} is an input; choose another name for the output.")
 
 
 def leads_to(path: str | Path) -> Any:
-    """What stands at a path: equal for all its spellings and links."""
+    """Identity of the file at a path: equal for all spellings of the path and links to it."""
     try:
         found = os.stat(path)
     except OSError:

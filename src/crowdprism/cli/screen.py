@@ -59,7 +59,7 @@ def log_text() -> str:
 
 
 def printable(text: str) -> str:
-    """Text of which no sign steers a terminal; line ends stay."""
+    """Text without characters that control a terminal; line ends stay."""
     if text.replace("\n", "").isprintable():
         return text
     from crowdprism.annotations.notebook import visible

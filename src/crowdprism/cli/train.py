@@ -95,7 +95,7 @@ def train(
 
 
 def joined(device: str, on_exit: ExitStack) -> bool:
-    """Join the processes that `torchrun` started; True for those that help the first and print and write nothing."""
+    """Join the processes started by `torchrun`; True in all but the first, which alone prints and writes."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return False
     from crowdprism.training.distributed import process_group

@@ -6,6 +6,7 @@ import difflib
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
@@ -99,19 +100,20 @@ def compare(
     """
     annotations = as_annotations(annotations)
     names = choose_methods(methods, has_features=features is not None)
-    check_sizes(annotations, seeds, held_out)
+    check_parameters({"seeds": seeds, "held_out": held_out}, ALLOWED)
+    if not 1 <= round(held_out * annotations.n_annotations) < annotations.n_annotations:
+        raise InvalidParameterError(
+            f"{annotations.n_annotations} annotations are too few to hold out a share of {held_out}.",
+            parameter="held_out",
+        )
     shown = annotations.with_gold(None)
     splits = [shown.split_annotations(held_out, seed) for seed in range(seeds)]
     fit = partial(fit_method, features=features, settings=settings or {})
     measured: list[Measured] = []
-    interrupted = False
-    with progress("comparing", total=len(names) * (seeds + 1)) as bar:
-        try:
-            for name in names:
-                measured.append(measure(name, fit, shown, splits, bar))
-        except KeyboardInterrupt:
-            interrupted = True
-    return conclude(measured, annotations, interrupted=interrupted)
+    with progress("comparing", total=len(names) * (seeds + 1)) as bar, suppress(KeyboardInterrupt):
+        for name in names:
+            measured.append(measure(name, fit, shown, splits, bar))
+    return conclude(measured, annotations, interrupted=len(measured) < len(names))
 
 
 def measure(name: str, fit: Fit, annotations: Annotations, splits: Sequence[Split], bar: Bar) -> Measured:
@@ -137,8 +139,7 @@ def measure(name: str, fit: Fit, annotations: Annotations, splits: Sequence[Spli
 
 def timed_fit(one: Measured, fit: Fit, annotations: Annotations, seed: int) -> FitResult:
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", CrowdprismWarning)
+    with warnings.catch_warnings(record=True, action="always", category=CrowdprismWarning) as caught:
         result = fit(one.method, annotations, seed)
     one.warned |= {str(warning.message): None for warning in caught}
     one.seconds.append(time.perf_counter() - start)
@@ -181,17 +182,6 @@ def choose_methods(methods: Sequence[str] | None, *, has_features: bool) -> list
     return names
 
 
-def check_sizes(annotations: Annotations, seeds: int, held_out: float) -> None:
-    """Raise if no annotations can be held out."""
-    check_parameters({"seeds": seeds, "held_out": held_out}, ALLOWED)
-    n_out = round(held_out * annotations.n_annotations)
-    if n_out < 1 or n_out >= annotations.n_annotations:
-        raise InvalidParameterError(
-            f"{annotations.n_annotations} annotations are too few to hold out a share of {held_out}.",
-            parameter="held_out",
-        )
-
-
 def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrupted: bool) -> Comparison:
     # Gold was hidden from the fits; each result gets it back, so that its account can rest on it.
     results = {one.method: replace(one.result, annotations=annotations) for one in measured if one.result is not None}
@@ -210,21 +200,15 @@ def conclude(measured: Sequence[Measured], annotations: Annotations, *, interrup
 
 
 def held_out_log_likelihoods(result: FitResult, held_out: Annotations) -> NDArray[np.float64] | None:
-    """log Σ_k q_i[k] C_m[k, l] of each held-out annotation; None without confusions, the average for unseen m."""
+    """log Σ_k q_i[k] C_m[k, l] of each held-out annotation; None without confusions, the weighted mean for unseen m."""
     if result.confusions is None:
         return None
-    table = with_unseen(result.confusions, result.labels_per_annotator)
+    table, n_labels = result.confusions, result.labels_per_annotator
+    if n_labels is not None and n_labels.any() and not n_labels.all():
+        table = np.where((n_labels > 0)[:, None, None], table, np.average(table, axis=0, weights=n_labels))
     given = table[held_out.annotator, :, held_out.label]  # (annotation, true class)
     probability = np.einsum("ak,ak->a", result.class_probabilities[held_out.item], given)
     return np.asarray(np.log((1 - MIXED_IN) * probability + MIXED_IN / result.n_classes))
-
-
-def with_unseen(confusions: NDArray[Any], labels_per_annotator: NDArray[Any] | None) -> NDArray[Any]:
-    """Give annotators without labels the mean confusions of the others, weighted by their numbers of labels."""
-    if labels_per_annotator is None or labels_per_annotator.all() or not labels_per_annotator.any():
-        return confusions
-    crowd = np.average(confusions, axis=0, weights=labels_per_annotator)
-    return np.where((labels_per_annotator > 0)[:, None, None], confusions, crowd)
 
 
 def found_classes(result: FitResult) -> NDArray[np.int64]:

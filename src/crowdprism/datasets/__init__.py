@@ -4,14 +4,5 @@ from crowdprism.datasets.catalogue import DatasetEntry, catalogue, find_entry
 from crowdprism.datasets.dataset import Dataset, DatasetPart, fetch_dataset, load_dataset
 from crowdprism.files import cache_folder, data_folder
 
-__all__ = [
-    "Dataset",
-    "DatasetEntry",
-    "DatasetPart",
-    "cache_folder",
-    "catalogue",
-    "data_folder",
-    "fetch_dataset",
-    "find_entry",
-    "load_dataset",
-]
+__all__ = ["Dataset", "DatasetEntry", "DatasetPart", "catalogue", "fetch_dataset", "find_entry", "load_dataset"]
+__all__ += ["cache_folder", "data_folder"]

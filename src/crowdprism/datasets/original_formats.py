@@ -11,7 +11,6 @@ import gzip
 import io
 import tarfile
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path, PurePosixPath
 
@@ -19,11 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.annotations.names import name_array
 from crowdprism.datasets import folder as layout
 from crowdprism.datasets.catalogue import DatasetEntry
 from crowdprism.datasets.folder import SPLIT_ORDER, DatasetReaders, image_readers
 from crowdprism.errors import UnreadableFileError
+from crowdprism.simulate.labelling import annotations_of_labels
 
 IDX_UNSIGNED_BYTES = 8  # type code of the only kind of IDX file that these sets use
 CIFAR_RECORD_BYTES = 1 + 3 * 32 * 32
@@ -117,15 +116,8 @@ def labelme_readers(entry: DatasetEntry, path: Path) -> DatasetReaders:
             raise _damaged(path, f"it has {len(answers)} rows of answers for {n_train} training photographs")
         answers = answers[:, (answers != NO_ANSWER).any(axis=0)]
         item, annotator = np.nonzero(answers != NO_ANSWER)
-        built = Annotations.from_triplets(
-            item,
-            annotator,
-            answers[item, annotator],
-            classes=range(entry.n_classes),
-            item_names=range(len(truth())),
-            gold=dict(enumerate(truth().tolist())),
-        )
-        return replace(built, classes=name_array(entry.classes))
+        label, names = answers[item, annotator], {"classes": entry.classes, "annotators": range(answers.shape[1])}
+        return annotations_of_labels(truth(), label, (item, annotator), n_classes=entry.n_classes, **names)
 
     return DatasetReaders(
         gold=lambda: layout.complete_gold(truth()),

@@ -19,16 +19,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.pairs import ranked, sums_by
 from crowdprism.annotations.summary import class_scores
-from crowdprism.diagnostics.co_labelling import (
-    AnnotatorAgreement,
-    CoLabellingGraph,
-    Coverage,
-    annotator_agreement,
-    beyond_chance,
-    co_labelling_graph,
-    coverage,
-    warn_if_disconnected,
-)
+from crowdprism.diagnostics import co_labelling
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
 
 Level = Literal["nominal", "ordinal", "interval"]
@@ -108,7 +99,7 @@ def fleiss_kappa(annotations: Annotations) -> float:
 
 def _fleiss(counts: LabelCounts) -> float:
     share = counts.per_label / counts.n_annotations
-    return float(beyond_chance(counts.agreement, share @ share))
+    return float(co_labelling.beyond_chance(counts.agreement, share @ share))
 
 
 def gwet_ac1(annotations: Annotations) -> float:
@@ -130,7 +121,7 @@ def _gwet(annotations: Annotations, counts: LabelCounts) -> float:
     per_item = annotations.labels_per_item
     share = sums_by(label, count / per_item[item], annotations.n_classes) / (per_item > 0).sum()
     chance = float((share * (1 - share)).sum() / (annotations.n_classes - 1))
-    return float(beyond_chance(counts.agreement, chance))
+    return float(co_labelling.beyond_chance(counts.agreement, chance))
 
 
 def krippendorff_alpha(
@@ -174,7 +165,14 @@ def _alpha(
 
 def _alpha_of(counts: LabelCounts, distance: NDArray[np.float64]) -> float:
     """Krippendorff's alpha by squared distances of labels (label, label)."""
-    observed = float((coincidences(counts) * distance).sum())
+    from scipy.sparse import csr_array
+
+    cells, shape = (counts.item, counts.label), (len(counts.per_item), counts.n_classes)
+    table = csr_array((counts.count.astype(np.float64), cells), shape=shape)
+    scaled = csr_array((counts.count / (counts.per_item[counts.item] - 1), cells), shape=shape)
+    # Pairs of annotations on an item, each item weighted by its annotations; pairs of one with itself have distance 0.
+    coincidences = np.asarray((scaled.T @ table).toarray())  # (label, label)
+    observed = float((coincidences * distance).sum())
     expected = float(counts.per_label @ distance @ counts.per_label) / (counts.n_annotations - 1)
     return 1 - observed / expected if expected > 0 else float("nan")
 
@@ -221,19 +219,6 @@ def masi_distances(members: NDArray[np.bool_]) -> NDArray[np.float64]:
     return np.asarray(1 - np.where(union > 0, both / np.maximum(union, 1), 1.0) * monotonicity)
 
 
-def coincidences(counts: LabelCounts) -> NDArray[np.float64]:
-    """Coincidence matrix (label, label): pairs of annotations on an item, each item weighted by its annotations.
-
-    The diagonal also holds pairs of an annotation with itself; distances are zero there.
-    """
-    from scipy.sparse import csr_array
-
-    cells, shape = (counts.item, counts.label), (len(counts.per_item), counts.n_classes)
-    table = csr_array((counts.count.astype(np.float64), cells), shape=shape)
-    scaled = csr_array((counts.count / (counts.per_item[counts.item] - 1), cells), shape=shape)
-    return np.asarray((scaled.T @ table).toarray())
-
-
 def interval_values(annotations: Annotations, values: Mapping[Any, float] | None) -> NDArray[np.float64]:
     """(n_classes,) the number each class stands for."""
     names = annotations.classes.tolist()
@@ -261,9 +246,9 @@ class AgreementReport:
     alpha: float
     alpha_ordinal: float | None
     ac1: float
-    coverage: Coverage
-    graph: CoLabellingGraph
-    annotators: AnnotatorAgreement
+    coverage: co_labelling.Coverage
+    graph: co_labelling.CoLabellingGraph
+    annotators: co_labelling.AnnotatorAgreement
     retest: tuple[int, float] = (0, float("nan"))
 
     def __str__(self) -> str:
@@ -294,16 +279,16 @@ def agreement(annotations: Annotations) -> AgreementReport:
     (0.667, 0.389)
     """
     counts = label_counts(annotations)
-    graph = co_labelling_graph(annotations)
-    warn_if_disconnected(annotations, graph)
+    graph = co_labelling.co_labelling_graph(annotations)
+    co_labelling.warn_if_disconnected(annotations, graph)
     return AgreementReport(
         raw=counts.agreement,
         fleiss=_fleiss(counts),
         alpha=_alpha(counts, "nominal", annotations),
         alpha_ordinal=None if class_scores(annotations) is None else _alpha(counts, "ordinal", annotations),
         ac1=_gwet(annotations, counts),
-        coverage=coverage(annotations),
+        coverage=co_labelling.coverage(annotations),
         graph=graph,
-        annotators=annotator_agreement(annotations),
+        annotators=co_labelling.annotator_agreement(annotations),
         retest=retest_agreement(annotations),
     )

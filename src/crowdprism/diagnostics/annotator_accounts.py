@@ -104,7 +104,7 @@ def annotator_report(result: FitResult, annotations: Annotations) -> AnnotatorRe
         annotators=result.annotators,
         classes=result.classes,
         n_labels=annotations.labels_per_annotator,
-        quality=evidence.mean_accuracy,
+        quality=evidence.accuracy @ ACCURACY_GRID,
         quality_low=low,
         quality_high=high,
         information=unknown if confusions is None else label_information(confusions, class_prior_of(result)),

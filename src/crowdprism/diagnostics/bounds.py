@@ -86,8 +86,7 @@ def bottleneck_assignment(cost: Any) -> NDArray[np.int64]:
         above = table > levels[middle]
         low, high = (middle + 1, high) if above[linear_sum_assignment(above)].any() else (low, middle)
     forbidden = 1.0 + table.sum()
-    chosen: NDArray[np.int64] = linear_sum_assignment(np.where(table > levels[low], forbidden, table))[1]
-    return chosen
+    return np.asarray(linear_sum_assignment(np.where(table > levels[low], forbidden, table))[1])
 
 
 @dataclass(frozen=True)

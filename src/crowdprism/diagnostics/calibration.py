@@ -143,10 +143,9 @@ def fit_gold_temperature(class_probabilities: Any, true_classes: Any) -> float:
     from scipy.optimize import minimize_scalar
 
     shares, truth = checked(class_probabilities, true_classes)
-    place = np.arange(len(truth))
 
     def surprise(log: float) -> float:
-        right = with_temperature(shares, float(np.exp(log)))[place, truth]
+        right = with_temperature(shares, float(np.exp(log)))[np.arange(len(truth)), truth]
         return -float(np.log((1 - WRONG_GOLD_SHARE) * right + WRONG_GOLD_SHARE / shares.shape[1]).mean())
 
     return float(np.exp(minimize_scalar(surprise, bounds=(0.0, np.log(TEMPERATURES[1])), method="bounded").x))

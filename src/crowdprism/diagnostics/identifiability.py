@@ -12,17 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.bounds import (
-    LARGEST_ERROR,
-    TheoremInputs,
-    label_probability_bound,
-    nearest_anchors,
-    nearest_specialists,
-    network_layers,
-    sensitive_complexity,
-    theorem_conditions,
-    theorem_inputs,
-)
+from crowdprism.diagnostics import bounds
 from crowdprism.diagnostics.co_labelling import CoLabellingGraph, co_labelling_graph
 from crowdprism.diagnostics.findings import Finding, Findings, Severity
 from crowdprism.diagnostics.label_evidence import FloatArray, matching
@@ -86,8 +76,9 @@ def examine(
     own = class_probabilities is None
     shares = np.asarray(result.class_probabilities if own else class_probabilities, dtype=float)
     confusions = None if result.confusions is None else np.asarray(result.confusions, dtype=float)
-    complexity = 0.0 if network is None else sensitive_complexity(network_layers(network, image_shape=image_shape))
-    inputs = theorem_inputs(confusions, shares, annotations, complexity=complexity, input_norm=input_norm or 0.0)
+    layers = [] if network is None else bounds.network_layers(network, image_shape=image_shape)
+    complexity = bounds.sensitive_complexity(layers)
+    inputs = bounds.theorem_inputs(confusions, shares, annotations, complexity=complexity, input_norm=input_norm or 0.0)
     tests: dict[str, Scattering] = {}  # with small shares counted as zero, by what was tested
 
     def scattered(what: str, table: FloatArray) -> Finding:
@@ -105,12 +96,7 @@ def examine(
         lambda: scattered("class probabilities", shares),
         lambda: bound_finding(inputs, with_network=network is not None),
     ]
-    missing: list[Finding] = []
-    if confusions is None:
-        sentence = f"Not checked: this needs confusion matrices and {result.method} gives none."
-        remedy = "Fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f."
-        missing = [Finding(name, "note", sentence, remedy) for name in NEEDS_CONFUSIONS]
-    else:
+    if confusions is not None:
         crowd = confusions
         steps += [
             lambda: class_order_finding(crowd, annotations, shares),
@@ -125,7 +111,11 @@ def examine(
         for step in steps:
             found.append(step())
             bar.advance(note=found[-1].name)
-    return Findings((*found, *missing))
+    if confusions is None:
+        sentence = f"Not checked: this needs confusion matrices and {result.method} gives none."
+        remedy = "Fit a method with confusion matrices, such as dawid-skene or geocrowdnet-f."
+        found += [Finding(name, "note", sentence, remedy) for name in NEEDS_CONFUSIONS]
+    return Findings(tuple(found))
 
 
 def judged(
@@ -158,7 +148,7 @@ def class_order_finding(confusions: FloatArray, annotations: Annotations, shares
 
 def specialists_finding(confusions: FloatArray, result: FitResult) -> Finding:
     """Distance to class specialists, xi_1."""
-    nearest = nearest_specialists(confusions)
+    nearest = bounds.nearest_specialists(confusions)
     worst = int(nearest.distance.argmax())
     threshold = 1 / confusions.shape[1]
     class_name, person = result.classes[worst], result.annotators[nearest.who[worst]]
@@ -178,7 +168,7 @@ def specialists_finding(confusions: FloatArray, result: FitResult) -> Finding:
 
 def anchors_finding(shares: FloatArray, result: FitResult, *, own: bool) -> Finding:
     """Distance to anchor items, xi_2."""
-    nearest = nearest_anchors(shares)
+    nearest = bounds.nearest_anchors(shares)
     worst = int(nearest.distance.argmax())
     threshold = 1 / shares.shape[1]
     good = nearest.largest <= threshold
@@ -261,9 +251,9 @@ def format_bracket(test: Scattering) -> str:
     return f"between {test.v_low:.3f} and {test.v_high:.3f}"
 
 
-def theorem_finding(confusions: FloatArray, shares: FloatArray, inputs: TheoremInputs) -> Finding:
-    xi_1, xi_2 = nearest_specialists(confusions).largest, nearest_anchors(shares).largest
-    conditions = theorem_conditions(inputs, xi_1=xi_1, xi_2=xi_2)
+def theorem_finding(confusions: FloatArray, shares: FloatArray, inputs: bounds.TheoremInputs) -> Finding:
+    xi_1, xi_2 = bounds.nearest_specialists(confusions).largest, bounds.nearest_anchors(shares).largest
+    conditions = bounds.theorem_conditions(inputs, xi_1=xi_1, xi_2=xi_2)
     failing = [condition.name for condition in conditions if not condition.holds]
     n_all, held = len(conditions), len(conditions) - len(failing)
     sentence = f"{held} of {n_all} conditions hold, with the theorem's unnamed constants set to one."
@@ -274,10 +264,10 @@ def theorem_finding(confusions: FloatArray, shares: FloatArray, inputs: TheoremI
     return judged("conditions of Theorem 1", not failing, sentence, remedy, float(held), float(n_all), details)
 
 
-def bound_finding(inputs: TheoremInputs, *, with_network: bool) -> Finding:
+def bound_finding(inputs: bounds.TheoremInputs, *, with_network: bool) -> Finding:
     """The proven bound on the error of label probabilities; at 2 or more it says nothing about the size of errors."""
-    bound = label_probability_bound(inputs)
-    vacuous = bound >= LARGEST_ERROR
+    bound = bounds.label_probability_bound(inputs)
+    vacuous = bound >= bounds.LARGEST_ERROR
     sentence = f"With probability 95 % the mean squared error of label probabilities is below {bound:.3g}."
     if vacuous:
         sentence = (
@@ -286,7 +276,7 @@ def bound_finding(inputs: TheoremInputs, *, with_network: bool) -> Finding:
         )
     if not with_network:
         sentence += " The network was not given and is left out."
-    return judged("error bound", not vacuous, sentence, "", bound, LARGEST_ERROR)
+    return judged("error bound", not vacuous, sentence, "", bound, bounds.LARGEST_ERROR)
 
 
 def favoured_regularizer(
@@ -311,9 +301,8 @@ def regularizer_finding(confusions: FloatArray, shares: FloatArray, tests: dict[
         "either": "both items and confusions are scattered, so no volume term is needed in the limit",
         "neither": "neither items nor confusions meet the conditions of a volume term",
     }
-    lean = ""
-    if choice == "neither" and crowd.v_low != items.v_low:
-        lean = f" {'F (items)' if items.v_low < crowd.v_low else 'W (confusions)'} comes closer."
+    closer = " F (items) comes closer." if items.v_low < crowd.v_low else " W (confusions) comes closer."
+    lean = closer if choice == "neither" and crowd.v_low != items.v_low else ""
     sentence = (
         f"The geometry favours {choice}: {reasons[choice]} (v {format_bracket(items)} for items, "
         f"{format_bracket(crowd)} for confusions).{lean}"

@@ -126,11 +126,6 @@ class LabelEvidence:
         informative = np.logaddexp(self.steady, self.free) - np.log(2.0)
         return np.asarray(1.0 / (1.0 + np.exp(np.clip(informative - self.careless, -700, 700))))
 
-    @property
-    def mean_accuracy(self) -> FloatArray:
-        """(n_annotators,) posterior mean of the accuracy."""
-        return self.accuracy @ ACCURACY_GRID
-
 
 def label_evidence(annotations: Annotations, without: FloatArray) -> LabelEvidence:
     """Weigh explanations of each annotator's labels; `without` is from `class_probabilities_without`."""

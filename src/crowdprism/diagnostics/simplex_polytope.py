@@ -24,12 +24,9 @@ FACETS_REFINED = 32  # how many of the nearest facets request a further row in o
 
 def plane_basis(n_classes: int) -> FloatArray:
     """Orthonormal basis of the vectors that sum to zero: (n_classes, n_classes - 1)."""
-    basis = np.zeros((n_classes, n_classes - 1))
-    for column in range(n_classes - 1):
-        basis[: column + 1, column] = 1.0 / (column + 1)
-        basis[column + 1, column] = -1.0
-        basis[:, column] /= np.linalg.norm(basis[:, column])
-    return basis
+    from scipy.linalg import helmert
+
+    return np.asarray(helmert(n_classes).T)
 
 
 def inner_radius(n_classes: int) -> float:
@@ -182,7 +179,6 @@ def convex_hull(points: Any) -> FloatArray | None:
     from scipy.spatial import ConvexHull, QhullError
 
     try:
-        equations: FloatArray = ConvexHull(points).equations
+        return np.asarray(ConvexHull(points).equations)
     except (QhullError, ValueError):
         return None
-    return equations

@@ -111,37 +111,30 @@ def load_model(embedding: str) -> Any:
 
 
 def count_words(texts: Sequence[str]) -> Any:
-    """(n_texts, N_BUCKETS) sparse: one plus the logarithm of the count of each word and pair of words."""
+    """(n_texts, N_BUCKETS) sparse: how often each word and pair of words occurs."""
     from sklearn.feature_extraction.text import HashingVectorizer
 
     hashing = HashingVectorizer(n_features=N_BUCKETS, ngram_range=(1, 2), alternate_sign=False, norm=None)
-    counts = hashing.transform(texts).tocsr()
-    counts.data = 1 + np.log(counts.data)
-    return counts
+    return hashing.transform(texts)
 
 
 def learn_words(texts: Sequence[str]) -> State:
     """`rarity` of each word, and the main `directions` of the weighted words."""
+    from sklearn.feature_extraction.text import TfidfTransformer
     from sklearn.utils.extmath import randomized_svd
 
-    counts = count_words(texts)
-    in_texts = np.bincount(counts.indices, minlength=N_BUCKETS)
-    rarity = np.log((1 + len(texts)) / (1 + in_texts)) + 1
+    weighing = TfidfTransformer(sublinear_tf=True)
+    weighted = weighing.fit_transform(count_words(texts))
     n_directions = max(1, min(N_DIRECTIONS, len(texts) - 1, N_BUCKETS - 1))
     seed = int(stream(0, "directions of words").integers(2**31))
-    _, _, directions = randomized_svd(weigh_words(counts, rarity), n_directions, random_state=seed)
-    return {"rarity": rarity.astype(np.float32), "directions": directions.astype(np.float32)}
+    _, _, directions = randomized_svd(weighted, n_directions, random_state=seed)
+    return {"rarity": weighing.idf_.astype(np.float32), "directions": directions.astype(np.float32)}
 
 
 def embed_words(texts: Sequence[str], state: State) -> NDArray[np.float32]:
     """(n_texts, n_directions) coordinates of the weighted words along the learned directions."""
-    return np.asarray(weigh_words(count_words(texts), state["rarity"]) @ state["directions"].T, dtype=np.float32)
+    from sklearn.feature_extraction.text import TfidfTransformer
 
-
-def weigh_words(counts: Any, rarity: NDArray[Any]) -> Any:
-    """Counts times rarity, each row scaled to length one."""
-    from sklearn.preprocessing import normalize
-
-    weighted = counts.copy()
-    weighted.data = weighted.data * rarity[weighted.indices]
-    return normalize(weighted)
+    weighing = TfidfTransformer(sublinear_tf=True)
+    weighing.idf_ = state["rarity"]
+    return np.asarray(weighing.transform(count_words(texts)) @ state["directions"].T, dtype=np.float32)

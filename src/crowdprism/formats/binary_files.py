@@ -112,7 +112,7 @@ def sizes_of_parquet(path: Path) -> tuple[list[int], int]:
 
 
 def checked_sizes(data: Buffer) -> tuple[list[int], int]:
-    """Numbers of rows of the row groups, and the bytes that all pages, which must lie in the file, unpack to."""
+    """Rows of each row group, and the unpacked bytes of all pages; raises if a page lies outside the file."""
     groups = row_groups(read_footer(data))
     n_bytes = sum(checked_column(data, column) for group in groups for column in structs(group, COLUMNS))
     return [number(group, N_ROWS) for group in groups], n_bytes
@@ -159,7 +159,7 @@ def checked_column(data: Buffer, chunk: Struct) -> int:
 
 
 def number(struct: Struct, field: int, default: int = -1) -> int:
-    """A field that is a number; -1, which no size is, where there is none."""
+    """A field that is a number; -1, which is no valid size, if it is absent."""
     value = struct.get(field, default)
     return value if isinstance(value, int) else -1
 

@@ -142,7 +142,7 @@ def numbers(column: pl.Series) -> pl.Series | None:
 
 
 def large_parquet(document: Document) -> list[int]:
-    """Numbers of rows of the row groups of a Parquet file whose features are too many for memory, else nothing."""
+    """Rows of each row group of a Parquet file that is too large for memory; empty for every other file."""
     assert document.path is not None
     try:
         with open_regular(document.path.resolve()) as file:
@@ -180,7 +180,7 @@ def from_large_parquet(source: Path, n_rows: list[int], id_column: str | None, u
 
 
 def row_ranges(n_rows: list[int], most: int) -> Iterator[tuple[int, int]]:
-    """First row and number of rows of neighbouring row groups, together at most this many, but at least one group."""
+    """(first row, number of rows) of neighbouring row groups joined up to this many rows, at least one group."""
     first = n = 0
     for one in n_rows:
         if n and n + one > most:

@@ -68,7 +68,7 @@ def read_content(path: Path, items: NameArray) -> ItemContent:
 
 
 def id_column(records: Sequence[Mapping[str, Any]], columns: Sequence[str], items: NameArray) -> str:
-    """The column that names most of the items; if none names any, the one that is called so."""
+    """The column that holds most item ids; if none holds any, the one with a usual name for items."""
     known, spelling = set(items.tolist()), Spelling(items)
     named = {
         column: sum(isinstance(cell, (str, int, float)) and spelling(cell) in known for cell in cells)

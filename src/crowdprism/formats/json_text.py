@@ -118,7 +118,7 @@ Name = str | int | float | bool | None  # what can be an id, a label or a moment
 
 
 def fields_of_shape(**fields: Schema) -> Schema:
-    """A schema of records in which these fields, where there are any, hold what is said."""
+    """A schema of records in which these fields, if present, have the given types."""
     return TypedDict("Record", fields, total=False)  # type: ignore[operator]
 
 

@@ -147,7 +147,7 @@ def values_by_task(records: list[dict[str, Any]], fields: list[str]) -> dict[str
 
 
 def content_fields(records: list[dict[str, Any]], fields: list[str]) -> list[str]:
-    """Fields that are the same in all records of a task and differ between tasks; else all that are the same."""
+    """Fields that are equal within each task and differ between tasks; without any, all that are equal within tasks."""
     values = values_by_task(records, fields)
     same = [field for field, by_id in values.items() if all(len(found) == 1 for found in by_id.values())]
     unique = [field for field in same if len(set.union(*values[field].values())) == len(values[field])]

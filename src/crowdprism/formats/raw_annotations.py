@@ -157,7 +157,7 @@ class RawAnnotations:
         warnings.warn(lost, LostInformationWarning, stacklevel=3)
 
     def require_all_counted(self, name: str) -> None:
-        """Stop if answers vanished: each is an annotation, gold, or skipped for a reason. This would be our mistake."""
+        """Raise an internal error if an answer was lost: each is an annotation, gold, or skipped for a reason."""
         n_answers = self.n_rows if self.n_answers is None else self.n_answers
         n_skipped = sum(skip.count for skip in self.skipped.values())
         counted = len(self.label) + n_skipped + self.n_gold_rows
@@ -175,7 +175,7 @@ class RawAnnotations:
         return False
 
     def see_content(self, item: Any, content: Any, place: str) -> None:
-        """Remember what an id stands for, and stop where it stood for something else: projects number items from 1."""
+        """Raise if an id has other content than before: merged projects may each number their items from 1."""
         first, first_place = self.content.setdefault(item, (content, place))
         same = first == content
         if isinstance(content, dict) and isinstance(first, dict):  # fields of which some may be answers
@@ -250,7 +250,7 @@ def whole_numbers_together(*columns: Any) -> list[Any]:
 
 
 def all_match(columns: Sequence[pl.Series], form: str) -> bool:
-    """Tell whether every text is written in a form; the first rows are looked at first."""
+    """Whether every text matches a pattern; the first rows are checked first, to fail early."""
     parts = (*(column.head(N_FIRST) for column in columns), *columns)
     return all(part.str.contains(form).all(ignore_nulls=False) for part in parts)
 

@@ -98,7 +98,7 @@ def guess_columns(document: Document) -> dict[str, str]:
 
 
 def finished_rows(document: Document, frame: pl.DataFrame, raw: RawAnnotations) -> pl.Series:
-    """Mask of the rows whose status (if there is one) does not say that they do not count."""
+    """Mask of the rows whose status counts (not rejected, draft, ...); all rows if there is no status."""
     kept = pl.Series([True]).new_from_index(0, frame.height)
     if "status" not in frame.columns or document.options.include_rejected or frame["status"].dtype != pl.String:
         return kept

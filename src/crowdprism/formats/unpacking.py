@@ -121,7 +121,7 @@ def gzip_chunks(packed: bytes) -> Iterator[bytes]:
 
 
 def unpack_zstd(packed: bytes, name: str, limit: int) -> bytes:
-    """Unpack text in zstd by the table reader, as one row: signs that no text has stand for delimiters."""
+    """Unpack text in zstd with the table reader, as one row, by delimiters that do not occur in text."""
     if zstd_bound(packed) > min(limit, MOST_BYTES):
         raise too_large(name, "may unpack to", limit)
     try:

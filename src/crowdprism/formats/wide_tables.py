@@ -137,7 +137,7 @@ def text_cells(column: pl.Series) -> pl.Series:
 
 
 def label_columns(texts: dict[str, pl.Series], markers: tuple[str, ...]) -> list[str]:
-    """Columns whose cells other columns have too, or are as few as labels; all columns if fewer than two are so."""
+    """Columns that look like labels: few values, or values shared with other columns; all if fewer than two do."""
     counts = {column: Counter(dict(cells.drop_nulls().value_counts().iter_rows())) for column, cells in texts.items()}
     for column, counted in counts.items():
         counts[column] = Counter({cell: n for cell, n in counted.items() if cell.strip().lower() not in markers})

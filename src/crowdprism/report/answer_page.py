@@ -36,7 +36,7 @@ class Questions:
 
 
 def write_answer_page(path: str | os.PathLike[str], questions: Questions, *, remote_images: bool = False) -> Path:
-    """Write one HTML file that opens from disk; only `remote_images` lets it load anything, from addresses shown."""
+    """Write one HTML file that opens from disk; it loads nothing unless `remote_images` allows images from the web."""
     from markupsafe import Markup
 
     page = fill(

@@ -89,7 +89,7 @@ def by_share(share: float) -> Severity:
 
 
 def scope_of(findings: Sequence[Finding]) -> str:
-    """Which checks were made, and whether true classes were among what labels were compared with."""
+    """Which checks were made; without gold, that they cannot show how many labels are right."""
     checked = dict.fromkeys(finding.name for finding in findings if finding.severity != "note")
     text = f"Checked: {', '.join(checked)}." if checked else "Nothing could be checked."
     if "gold" in checked:
@@ -112,7 +112,7 @@ def examined(
 
 
 def from_checks(checks: Sequence[Finding]) -> list[Finding]:
-    """Summarize the conditions: those that clearly fail, or that none does."""
+    """Summarize the conditions of identifiability: the failing ones, or one finding that none fails."""
     failed = [check for check in checks if check.severity == "warning" and check.name != "co-labelling"]
     found = [check for check in failed if check.name in DECISIVE]
     for place, check in enumerate(found):

@@ -90,6 +90,7 @@ def hold(target: Path, on_exit: ExitStack) -> None:
     path = target / LOCK
     try:
         on_exit.enter_context(locked(path))
+        on_exit.callback(path.unlink, missing_ok=True)
         path.write_text(str(os.getpid()), encoding="ascii")
     except BlockingIOError as error:
         process = path.read_text(encoding="ascii", errors="replace") if path.is_file() else ""
@@ -99,7 +100,6 @@ def hold(target: Path, on_exit: ExitStack) -> None:
         ) from error
     except OSError as error:
         raise not_writable(target, error) from error
-    on_exit.callback(path.unlink, missing_ok=True)
 
 
 def current_run(target: Path, *, kind: str, force: bool, keep: bool) -> Mapping[str, FileEntry]:

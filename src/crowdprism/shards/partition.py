@@ -22,9 +22,10 @@ from crowdprism.annotations.building import gold_by_item, gold_codes
 from crowdprism.annotations.frames import REQUIRED, find_columns
 from crowdprism.annotations.names import NameArray, name_array
 from crowdprism.errors import AlignmentWarning, InvalidAnnotationsError, UnreadableFileError, some
-from crowdprism.formats.binary_files import sizes_of_parquet
+from crowdprism.formats.binary_files import damaged_parquet, sizes_of_parquet
 from crowdprism.formats.gold_file import read_gold
 from crowdprism.formats.raw_annotations import WHOLE_NUMBER
+from crowdprism.formats.read import decoding
 from crowdprism.formats.tables import MISSING_LABELS, UNFINISHED
 from crowdprism.progress import progress
 from crowdprism.shards.store import Shards, names_of
@@ -71,7 +72,7 @@ def shard_files(
         Replace a store that is there.
     """
     paths = [Path(file) for file in files]
-    with replacing_store(folder, force=force) as fresh:
+    with replacing_store(folder, force=force) as fresh, decoding(some(map(str, paths))):
         space = fresh / "space"
         space.mkdir()
         rows, skipped = typed_rows([one_table(path, dict(columns or {})) for path in paths], space, skip_missing)
@@ -112,14 +113,11 @@ def find_file(path: Path) -> Mapping[str, Any]:
     """The columns of a table and their types; damaged files are errors."""
     if not path.is_file():
         raise UnreadableFileError(f"{path} is not a file.")
-    try:
-        if path.suffix == ".parquet":
+    if path.suffix == ".parquet":
+        with damaged_parquet(str(path)):
             sizes_of_parquet(path)  # the table engine allocates what the pages state
+    with decoding(str(path)):
         return dict(scan(path).collect_schema())
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, ValueError) as error:
-        if isinstance(error, UnreadableFileError):
-            raise
-        raise UnreadableFileError(f"{path} cannot be read ({str(error).splitlines()[0]}).") from error
 
 
 def scan(path: Path) -> pl.LazyFrame:

@@ -91,9 +91,7 @@ class CheckpointFolder:
 
     def _complete(self) -> list[Path]:
         """Complete checkpoints, oldest first; a folder that was still being written does not count."""
-        if not self.folder.is_dir():
-            return []
-        return sorted(path for path in self.folder.iterdir() if path.name.startswith(PREFIX))
+        return sorted(self.folder.glob(f"{PREFIX}*"))
 
     def _compare(self, stored: Mapping[str, Any]) -> None:
         own = {"schema": SCHEMA, **self.fingerprint}

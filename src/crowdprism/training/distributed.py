@@ -140,13 +140,15 @@ def shared_layers(network: nn.Module, processes: Processes, n_rows: int) -> Iter
 
 def normalize_whole_batch(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     """Batch norm with mean and variance over the rows of all processes."""
+    from torch.distributed.nn.functional import all_reduce  # a sum whose gradient is the sum of all gradients
+
     axes = [axis for axis in range(inputs.ndim) if axis != 1]
     shape = [1, -1, *([1] * (inputs.ndim - 2))]
     count = inputs.new_tensor(float(inputs.numel() // inputs.shape[1]))
     distributed.all_reduce(count)
-    mean = sum_over_processes(inputs.sum(dim=axes)) / count
+    mean = all_reduce(inputs.sum(dim=axes)) / count  # type: ignore[no-untyped-call]
     centred = inputs - mean.view(shape)
-    variance = sum_over_processes(centred.square().sum(dim=axes)) / count
+    variance = all_reduce(centred.square().sum(dim=axes)) / count  # type: ignore[no-untyped-call]
     if norm.track_running_stats and norm.running_mean is not None and norm.running_var is not None:
         assert norm.num_batches_tracked is not None
         norm.num_batches_tracked.add_(1)
@@ -158,25 +160,6 @@ def normalize_whole_batch(norm: _BatchNorm, inputs: Tensor) -> Tensor:
     if norm.affine:
         outputs = outputs * norm.weight.view(shape) + norm.bias.view(shape)
     return outputs
-
-
-class SumOverProcesses(torch.autograd.Function):
-    """Sum of a tensor over processes; its gradient is the sum of their gradients."""
-
-    @staticmethod
-    def forward(ctx: Any, values: Tensor) -> Tensor:
-        total = values.clone()
-        distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> Tensor:
-        return SumOverProcesses.forward(ctx, gradient)
-
-
-def sum_over_processes(values: Tensor) -> Tensor:
-    total: Tensor = SumOverProcesses.apply(values)  # type: ignore[no-untyped-call]
-    return total
 
 
 def same_everywhere(checksum: str, processes: Processes) -> None:

@@ -126,8 +126,6 @@ class Trainer:
         self._trained: list[Tensor] = [parameter for group in groups for parameter in group["params"]]
         self.rows = RowAdam(self.head.tables, *crowd, name=s.optimizer)
 
-    # -- run ------------------------------------------------------------------------------------------------
-
     def run(self) -> TrainingOutcome:
         """Train until the end, patience, a callback or Ctrl-C; then restore the best epoch if asked."""
         same_everywhere(f"{self.annotations.checksum()} {self.items.checksum()}", self.processes)
@@ -180,8 +178,6 @@ class Trainer:
         if self.settings.keep_best and self._best:
             self._load_modules(self._best)
         self.network.eval()
-
-    # -- epoch and step -------------------------------------------------------------------------------------
 
     def _epoch(self, epoch: int, bar: Any) -> dict[str, float]:
         s = self.settings
@@ -269,12 +265,8 @@ class Trainer:
 
     def _clip(self, largest: float) -> None:
         """Scale all gradients together so that their common norm is at most `largest`."""
-        parameters = [*self.network.parameters(), *self.head.parameters()]
-        gradients = [parameter.grad for parameter in parameters if parameter.grad is not None] + self.rows.gradients()
-        norm = torch.nn.utils.get_total_norm(gradients)
-        scale = (largest / (norm + 1e-6)).clamp_max(1.0)
-        for gradient in gradients:
-            gradient.mul_(scale)
+        parameters = (*self.network.parameters(), *self.head.parameters(), *self.rows.working())
+        torch.nn.utils.clip_grad_norm_(parameters, largest)
 
     def _stop(self, parts: dict[str, Tensor], epoch: int, place: int) -> NoReturn:
         told = ", ".join(f"{name} {part.item():.4g}" for name, part in parts.items())
@@ -283,8 +275,6 @@ class Trainer:
             f"The loss is not finite at step {place + 1} of epoch {epoch + 1}: {told}. No weight was changed by this "
             f"step.{kept or ''} Try a smaller learning_rate, clip_norm=1.0, or look for extreme values in X."
         )
-
-    # -- after an epoch -------------------------------------------------------------------------------------
 
     def _note(self, epoch: int, parts: dict[str, float], validation: float | None) -> None:
         """Write the history, and keep the weights if this epoch is the best so far."""
@@ -312,8 +302,6 @@ class Trainer:
         self._bar_note = " ".join(f"{name} {value:.4f}" for name, value in parts.items() if name != "total") + shown
         answers = [callback(record) for callback in self.callbacks]
         return any(answer is True for answer in answers)
-
-    # -- state ----------------------------------------------------------------------------------------------
 
     def _modules(self) -> dict[str, Tensor]:
         return prefixed("network", self.network.state_dict()) | prefixed("head", self.head.state_dict())

@@ -114,8 +114,9 @@ class RowAdam:
         self.moments = [torch.stack([torch.zeros_like(value)] * 2) for value in values]  # (mean and square, row, ...)
         self.clock = [torch.zeros(len(value), dtype=torch.float64, device=value.device) for value in values]
 
-    def gradients(self) -> list[Tensor]:
-        return [gradient for table in self.tables if (w := table.working()) and (gradient := w[1].grad) is not None]
+    def working(self) -> list[Tensor]:
+        """The copies of touched rows that have a gradient."""
+        return [working[1] for table in self.tables if (working := table.working())]
 
     @torch.no_grad()
     def step(self) -> None:
