@@ -161,13 +161,12 @@ def fit_out_of_core(
 ) -> StoreRun:
     """Fit a method to a store, or to annotations that are written as one first, and write the files of the run."""
     from crowdprism.shards import Shards, write_annotations
-    from crowdprism.shards.store_runs import fit_store, move_labels, working_folder
+    from crowdprism.shards.store_runs import fit_store, working_folder
 
     with working_folder(output, resume=options.resume) as working:
         if not isinstance(source, Shards):
             remark("note: class probabilities of all items would not fit in memory, so the work is done out of core")
             source = write_annotations(source, working / "store", force=True)
-        result = fit_store(aggregator, source, working, engine=options.engine, master=options.master)
-        move_labels(working, fresh)
+        result = fit_store(aggregator, source, working, fresh, engine=options.engine, master=options.master)
         written = write_run(fresh, Run(result, source.sample, with_report=report))
         return StoreRun(output, result, source, written)

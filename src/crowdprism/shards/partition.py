@@ -28,7 +28,7 @@ from crowdprism.formats.raw_annotations import WHOLE_NUMBER
 from crowdprism.formats.read import decoding
 from crowdprism.formats.tables import MISSING_LABELS, UNFINISHED
 from crowdprism.progress import progress
-from crowdprism.shards.store import Shards, names_of
+from crowdprism.shards.store import Shards
 from crowdprism.shards.writing import StoreWriter, cuts, replacing_store, shard_size
 
 ROLES = (*REQUIRED, "weight", "gold")
@@ -79,9 +79,9 @@ def shard_files(
         n_rows = int(rows.select(pl.len()).collect().item())
         checks.require([checks.check_any(n_rows)])
         annotators, classes = distinct(rows, "annotator"), distinct(rows, "label", "gold")
-        checks.require([checks.check_two_classes(names_of(classes))])
+        names = name_array(annotators.to_numpy()), name_array(classes.to_numpy())
+        checks.require([checks.check_two_classes(names[1])])
         weighted = "weight" in rows.collect_schema().names()
-        names = names_of(annotators), names_of(classes)
         writer = StoreWriter(fresh, *names, weighted=weighted)
         gold = None if gold_file is None else gold_of_file(gold_file, rows, names[1])
         buckets = fill_buckets(rows, n_rows, annotators, classes, gold, space)
@@ -217,7 +217,7 @@ def gold_of_file(path: str | os.PathLike[str], rows: pl.LazyFrame, classes: Name
     spellings = cells | {cell.removesuffix(".0") for cell in cells} | {cell.removeprefix("'") for cell in cells}
     meant = rows.filter(pl.col("item").cast(pl.String).is_in(list(spellings)))
     items = distinct(meant, "item")
-    names = names_of(items)
+    names = name_array(items.to_numpy())
     gold = gold_by_item(*map(list, zip(*read_gold(Path(path), names, classes).pairs, strict=True)))
     n_unknown = len(gold) - len(items)
     if n_unknown == len(gold):
@@ -239,19 +239,17 @@ def fill_buckets(
     n_buckets = min(MOST_BUCKETS, -(-n_rows // ROWS_IN_BUCKET))
     bounds = bucket_bounds(rows, n_rows, n_buckets)
     there = rows.collect_schema().names()
-    codes = [
-        pl.DataFrame({role: names, f"{role}_code": np.arange(len(names), dtype=np.int32)})
+    codes = {
+        role: pl.DataFrame({role: names, "code": np.arange(len(names), dtype=np.int32)})
         for role, names in (("annotator", annotators), ("label", classes), ("gold", classes))
         if role in there
-    ]
+    }
     buckets: list[list[Path]] = [[] for _ in range(len(bounds) + 1)]
     with progress("distributing rows", total=-(-n_rows // ROWS_AT_ONCE)) as bar:
         for number, first in enumerate(range(0, n_rows, ROWS_AT_ONCE)):
             batch = rows.slice(first, ROWS_AT_ONCE).collect()
-            for table in codes:
-                batch = batch.join(table, on=table.columns[0], how="left", maintain_order="left")
-            batch = batch.drop(table.columns[0] for table in codes)
-            batch = batch.rename({table.columns[1]: table.columns[0] for table in codes})
+            for role, table in codes.items():
+                batch = batch.join(table, on=role, how="left", maintain_order="left").drop(role).rename({"code": role})
             if gold is not None:
                 batch = batch.join(gold, on="item", how="left", maintain_order="left")
             place = bounds.search_sorted(batch["item"], side="right") if len(bounds) else pl.Series([0] * len(batch))
@@ -290,7 +288,7 @@ def sorted_annotations(table: pl.DataFrame, writer: StoreWriter) -> tuple[Any, A
     order = [name for name in ("item", "annotator", "label", "weight") if name in table.columns]
     table = table.sort(order)
     begins = table["item"].ne_missing(table["item"].shift()).to_numpy()
-    items = names_of(table["item"].filter(pl.Series(begins)))
+    items = name_array(table["item"].filter(pl.Series(begins)).to_numpy())
     start = np.append(np.flatnonzero(begins), len(table))
     annotator, label = (table[name].to_numpy() for name in ("annotator", "label"))
     weight = table["weight"].to_numpy() if writer.weighted else None

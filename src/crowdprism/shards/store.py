@@ -34,7 +34,7 @@ from crowdprism.annotations.names import INT32_MAX, NameArray, name_array, names
 from crowdprism.errors import ResultFormatError, some
 from crowdprism.files import TOKEN, open_regular
 from crowdprism.formats.binary_files import read_parquet
-from crowdprism.results.manifest import FileEntry, digest_of
+from crowdprism.results.manifest import FileEntry, digest_of, require_schema
 
 SCHEMA = 1
 PART = "files-"
@@ -126,7 +126,7 @@ class Shards:
 
     @cached_property
     def annotators(self) -> NameArray:
-        return names_of(self._annotators["annotator"])
+        return name_array(self._annotators["annotator"].to_numpy())
 
     @property
     def labels_per_annotator(self) -> NDArray[np.int64]:
@@ -225,7 +225,7 @@ class Shards:
                 raise damaged(self.files_folder / name, f"has {column}s that are not in the store")
 
     def item_names(self, shard: Shard) -> NameArray:
-        return names_of(self.read_file(shard.items_file)["item"])
+        return name_array(self.read_file(shard.items_file)["item"].to_numpy())
 
     def to_annotations(self) -> Annotations:
         return self._joined([(shard, slice(None)) for shard in self.shards])
@@ -296,15 +296,11 @@ def read_record(folder: Path) -> StoreRecord:
         ) from error
     try:
         record: dict[str, Any] = json.loads(text)
-        if record["crowdprism_shards"] != SCHEMA:
-            raise ResultFormatError(
-                f"{folder} is a store of format {record['crowdprism_shards']!r}, and this crowdprism reads {SCHEMA}. "
-                f"{AGAIN}"
-            )
+        require_schema(record, SCHEMA, folder, key="crowdprism_shards")
         return msgspec.convert(record, StoreRecord)
+    except ResultFormatError:
+        raise
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        if isinstance(error, ResultFormatError):
-            raise
         raise ResultFormatError(f"{path} is damaged: {type(error).__name__} {error}. {AGAIN}") from error
 
 
@@ -321,12 +317,3 @@ def require_files(folder: Path, files: dict[str, FileEntry]) -> None:
 
 def damaged(path: Path, what: str) -> ResultFormatError:
     return ResultFormatError(f"{path} {what}. {AGAIN}")
-
-
-def names_of(column: pl.Series) -> NameArray:
-    if column.dtype != pl.String:
-        return name_array(column.to_numpy())
-    names = np.empty(len(column), dtype=object)
-    names[:] = column.to_list()
-    names.flags.writeable = False
-    return names

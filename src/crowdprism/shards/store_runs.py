@@ -15,7 +15,7 @@ import os
 import shutil
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -38,6 +38,7 @@ from crowdprism.results import FitResult
 from crowdprism.results.fit_result import json_ready
 from crowdprism.results.manifest import LABELS
 from crowdprism.results.replacing import replacing_run
+from crowdprism.shards.spark_engine import SparkEngine
 from crowdprism.shards.store import Shards
 from crowdprism.shards.writing import column_of_names
 
@@ -230,9 +231,8 @@ def aggregate_shards(
         replacing_run(folder, kind="result", force=force, inputs=[opened.folder]) as fresh,
         working_folder(folder, resume=resume) as working,
     ):
-        result = fit_store(aggregator, opened, working, engine=engine, master=master)
+        result = fit_store(aggregator, opened, working, fresh, engine=engine, master=master)
         result.write_into(fresh)
-        move_labels(working, fresh)
     return result
 
 
@@ -251,9 +251,9 @@ def working_folder(folder: str | os.PathLike[str], *, resume: bool) -> Iterator[
 
 
 def fit_store(
-    aggregator: Aggregator, store: Shards, working: Path, *, engine: str = "local", master: str | None = None
+    aggregator: Aggregator, store: Shards, working: Path, fresh: Path, *, engine: str, master: str | None
 ) -> FitResult:
-    """Fit a method; labels are then in the folder `labels` of `working`."""
+    """Fit a method, with its state in `working`; the labels of all items are then in the folder `labels` of `fresh`."""
     from crowdprism import __version__
 
     if aggregator.name not in OUT_OF_CORE:
@@ -269,18 +269,12 @@ def fit_store(
     run = {"store": store.identity, "method": aggregator.name, "parameters": parameters, "version": __version__}
     journal = DiskJournal(working / "journal", run)
     labels.mkdir()
-    with spark_engine(master) if engine == "spark" else nullcontext(sum_groups) as chosen:
+    runs: AbstractContextManager[Engine]
+    runs = SparkEngine.start(master) if engine == "spark" else nullcontext(sum_groups)
+    with runs as chosen:
         files = LabelFiles(labels, store)
         used = store if aggregator.use_gold else Shards(store.folder, use_gold=False)
         data = StoredAnnotations(used, labels=files, journal=journal, engine=chosen)
-        return aggregator.fit_out_of_core(data).result_
-
-
-def move_labels(working: Path, fresh: Path) -> None:
-    os.replace(working / LABELS, fresh / LABELS)
-
-
-def spark_engine(master: str | None) -> Any:
-    from crowdprism.shards.spark_engine import SparkEngine
-
-    return SparkEngine.start(master)
+        result = aggregator.fit_out_of_core(data).result_
+    os.replace(labels, fresh / LABELS)
+    return result
