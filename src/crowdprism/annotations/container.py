@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdprism.annotations import building, frames, selecting
 from crowdprism.annotations.building import Names
 from crowdprism.annotations.gold import with_gold
-from crowdprism.annotations.names import NameArray, encode, same_arrays, same_names
+from crowdprism.annotations.names import NameArray, Named, encode, same_arrays, same_names
 from crowdprism.annotations.notebook import annotations_html
 from crowdprism.annotations.summary import AnnotationSummary, summarize
 from crowdprism.errors import counted, some
@@ -23,7 +23,7 @@ EXTRAS = ("weight", "duration", "timestamp")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Annotations:
+class Annotations(Named):
     """Labels that annotators gave to items: sparse, frozen, sorted by item.
 
     Build one with `from_triplets`, `from_dense`, `from_frame`, `from_dicts` or `crowdprism.read_annotations`.
@@ -185,21 +185,6 @@ class Annotations:
         rows = [(item, annotator, label) for item, given in nested.items() for annotator, label in given.items()]
         columns = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
         return cls.from_triplets(*columns, classes=classes, item_names=encode(list(nested))[0], gold=gold)
-
-    @property
-    def n_items(self) -> int:
-        """Number of items, those without annotations included."""
-        return len(self.items)
-
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators, those without annotations included."""
-        return len(self.annotators)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes, those that nobody chose included."""
-        return len(self.classes)
 
     @property
     def n_annotations(self) -> int:

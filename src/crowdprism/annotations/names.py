@@ -29,6 +29,29 @@ MANY_TEXTS = 50_000  # from here on polars is quicker than a dict
 FEW_NAMES = 2**12  # to which a cast is quicker than a join
 
 
+class Named:
+    """The sizes of what has items, annotators and classes by name."""
+
+    items: NameArray
+    annotators: NameArray
+    classes: NameArray
+
+    @property
+    def n_items(self) -> int:
+        """Number of items, those without annotations included."""
+        return len(self.items)
+
+    @property
+    def n_annotators(self) -> int:
+        """Number of annotators, those without annotations included."""
+        return len(self.annotators)
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes, those that nobody chose included."""
+        return len(self.classes)
+
+
 def plain(value: Any) -> Any:
     """Turn a NumPy scalar into the Python value it stands for; leave anything else alone."""
     return value.item() if isinstance(value, np.generic) else value

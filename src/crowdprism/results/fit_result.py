@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.frames import frame_of_columns
 from crowdprism.annotations.gold import classes_by_item, known_classes
-from crowdprism.annotations.names import NameArray, names_to_json, positions
+from crowdprism.annotations.names import NameArray, Named, names_to_json, positions
 from crowdprism.annotations.notebook import html_heading, html_table, visible
 from crowdprism.errors import InvalidParameterError
 from crowdprism.results import intervals, loading
@@ -45,7 +45,7 @@ def installed_versions() -> Mapping[str, str]:
 
 
 @dataclass(frozen=True, eq=False)
-class FitResult:
+class FitResult(Named):
     """What a method learned from annotations. Parts that a method does not have are None.
 
     Attributes
@@ -146,21 +146,6 @@ class FitResult:
     def expected_accuracy(self) -> Estimate | None:
         """Expected share of right labels, with its interval."""
         return None if self.account is None else self.account.expected_accuracy
-
-    @property
-    def n_items(self) -> int:
-        """Number of items."""
-        return len(self.items)
-
-    @property
-    def n_annotators(self) -> int:
-        """Number of annotators."""
-        return len(self.annotators)
-
-    @property
-    def n_classes(self) -> int:
-        """Number of classes."""
-        return len(self.classes)
 
     def labels(self) -> NameArray:
         """The most probable class of each item, by name; ties go to the class that comes first."""
