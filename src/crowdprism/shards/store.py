@@ -34,7 +34,7 @@ from crowdprism.annotations.names import INT32_MAX, NameArray, name_array, names
 from crowdprism.errors import ResultFormatError, some
 from crowdprism.files import TOKEN, open_regular
 from crowdprism.formats.binary_files import read_parquet
-from crowdprism.results.manifest import FileEntry, digest_of, require_schema
+from crowdprism.results.manifest import FileEntry, digest_of
 
 SCHEMA = 1
 PART = "files-"
@@ -296,7 +296,11 @@ def read_record(folder: Path) -> StoreRecord:
         ) from error
     try:
         record: dict[str, Any] = json.loads(text)
-        require_schema(record, SCHEMA, folder, key="crowdprism_shards")
+        if record["crowdprism_shards"] != SCHEMA:
+            raise ResultFormatError(
+                f"{folder} is a store of format {record['crowdprism_shards']!r}, and this crowdprism reads {SCHEMA}. "
+                f"{AGAIN}"
+            )
         return msgspec.convert(record, StoreRecord)
     except ResultFormatError:
         raise

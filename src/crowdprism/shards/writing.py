@@ -69,8 +69,6 @@ def replacing_store(folder: str | os.PathLike[str], *, force: bool) -> Iterator[
         fresh.mkdir()
         try:
             yield fresh
-            record = json.loads((fresh / MANIFEST).read_text(encoding="utf-8"))
-            write_manifest(fresh, {**record, "part": fresh.name})
             os.replace(fresh / MANIFEST, target / MANIFEST)
         finally:
             remove_other_parts(target)
@@ -132,7 +130,7 @@ class StoreWriter:
     def finish(self) -> None:
         people = pl.DataFrame({"annotator": column_of_names(self.annotators), "annotations": 0, "weight": 0.0})
         self._write(layout.ANNOTATORS, people)  # `read` needs the file to be there; it is complete below
-        self._write_manifest()
+        self._write_manifest(part="")
         store = Shards(self.folder)
         self._write(layout.CELLS, count_cells(store))
         counts, weight = np.zeros(len(people), dtype=np.int64), np.zeros(len(people))
@@ -141,16 +139,16 @@ class StoreWriter:
             counts += np.bincount(part.annotator, minlength=len(people))
             np.add.at(weight, part.annotator, 1.0 if part.weight is None else part.weight)
         self._write(layout.ANNOTATORS, people.with_columns(annotations=counts, weight=weight))
-        self._write_manifest()
+        self._write_manifest(part=self.folder.name)  # from here on to be read from the folder above
 
-    def _write_manifest(self) -> None:
+    def _write_manifest(self, *, part: str) -> None:
         from crowdprism import __version__
 
         record = {
             "crowdprism_shards": layout.SCHEMA,
             "version": __version__,
             "identity": new_token(),
-            "part": "",
+            "part": part,
             "weighted": self.weighted,
             "n_annotators": len(self.annotators),
             "classes": names_to_json(self.classes),
@@ -158,11 +156,7 @@ class StoreWriter:
             "shards": self.sizes,
             "files": {name: [entry.size, entry.sha256] for name, entry in self.files.items()},
         }
-        write_manifest(self.folder, record)
-
-
-def write_manifest(folder: Path, record: dict[str, Any]) -> None:
-    (folder / MANIFEST).write_text(json.dumps(record), encoding="utf-8")
+        (self.folder / MANIFEST).write_text(json.dumps(record), encoding="utf-8")
 
 
 def count_cells(store: Shards) -> pl.DataFrame:
