@@ -8,7 +8,8 @@ import pytest
 
 from crowdprism.errors import InvalidAnnotationsError, UnreadableFileError
 from crowdprism.formats import read_annotations_with_report
-from crowdprism.formats.choices import read_choices, read_choices_with_report, split
+from crowdprism.formats.choices import read_choices, read_choices_with_report
+from crowdprism.formats.raw_annotations import split
 
 
 def answers(path: Path, **options: Any) -> dict[tuple[Any, Any], set[Any]]:

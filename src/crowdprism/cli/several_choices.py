@@ -76,8 +76,8 @@ class ChoiceOptions:
         """Add the true choices of --gold-file, joined by the separator."""
         if reading.gold_file is None:
             return annotations
-        from crowdprism.formats.choices import split
         from crowdprism.formats.gold_file import read_gold
+        from crowdprism.formats.raw_annotations import split
 
         found = read_gold(reading.gold_file, annotations.sets.items, annotations.choices, max_size=reading.max_size)
         known = annotations.with_gold({item: split(label, self.separator) for item, label in found.pairs})

@@ -9,7 +9,7 @@ from typing import Any
 from crowdprism.annotations.choice_sets import MultiLabelAnnotations
 from crowdprism.annotations.container import Repeats
 from crowdprism.formats.documents import Source
-from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, type_text
+from crowdprism.formats.raw_annotations import ReadingOptions, ReadingReport, split, type_text
 from crowdprism.formats.read import decoding, read_files
 
 
@@ -51,10 +51,3 @@ def read_choices_with_report(
     if empty:
         raw.notes.append(f"{empty} answers tick nothing, which counts as no to every choice")
     return annotations, replace(report, n_annotations=annotations.sets.n_annotations, notes=tuple(raw.notes))
-
-
-def split(cell: Any, separator: str) -> list[Any]:
-    """The choices in a cell: a list as it is, text by the separator, nothing for None."""
-    if isinstance(cell, str):
-        return [part.strip() for part in cell.split(separator) if part.strip()]
-    return [] if cell is None else list(cell) if isinstance(cell, list) else [cell]

@@ -9,7 +9,7 @@ from typing import Any
 from crowdprism.errors import UnreadableFileError, some
 from crowdprism.formats import json_text
 from crowdprism.formats.documents import Document
-from crowdprism.formats.raw_annotations import RawAnnotations
+from crowdprism.formats.raw_annotations import RawAnnotations, split
 
 SHARED_NAMES = ("all", "unknown", "admin_all")  # of doccano's files that do not say who gave which label
 CONTENT_FIELDS = ("text", "filename", "data")
@@ -101,7 +101,7 @@ def read_doccano(document: Document) -> RawAnnotations:
         )
     for place, record in enumerate(document.records_as(json_text.DoccanoRecord)):
         raw.n_rows += 1
-        labels = doccano_labels(record.get(label_field))
+        labels = split(record.get(label_field), "#")  # a list in JSON lines, joined by # in CSV
         if len(labels) != 1 and not document.options.multi:
             raw.skip("several labels chosen" if labels else "no label", document.place(place))
             continue
@@ -111,13 +111,6 @@ def read_doccano(document: Document) -> RawAnnotations:
             raw.see_content(record["id"], record.get(content), document.name)
         raw.add(record[item_field], annotator, labels if document.options.multi else labels[0])
     return raw
-
-
-def doccano_labels(cell: Any) -> list[Any]:
-    """Labels of a record: a list in JSON lines, joined by # in CSV."""
-    if isinstance(cell, str):
-        return [label for label in cell.split("#") if label]
-    return [] if cell is None else list(cell) if isinstance(cell, list) else [cell]
 
 
 def matches_argilla(document: Document) -> bool:

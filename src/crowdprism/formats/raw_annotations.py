@@ -287,6 +287,13 @@ def clean_labels(raw: RawAnnotations, place: str, *, skip: Sequence[str] = (), f
         raw.notes.append(f"{first_of(raw, odd)} are {kind}, unlike the others; --skip-label leaves answers out.")
 
 
+def split(cell: Any, separator: str) -> list[Any]:
+    """The choices in a cell: a list as it is, text by the separator, nothing for None."""
+    if isinstance(cell, str):
+        return [part.strip() for part in cell.split(separator) if part.strip()]
+    return [] if cell is None else list(cell) if isinstance(cell, list) else [cell]
+
+
 def first_of(raw: RawAnnotations, rows: Any) -> str:
     first, n_rows = int(np.argmax(rows)), int(rows.sum())
     label, annotator, item = (plain(values[first]) for values in (raw.label, raw.annotator, raw.item))
