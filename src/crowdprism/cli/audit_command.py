@@ -65,6 +65,7 @@ def audit(
         )
     from crowdprism.calibration.audit import audit_plan, audit_result
 
+    require_writable(output)
     labels = labels_under_audit(files, reading, method)
     if answers is None:
         plan = audit_plan(labels.result, n, seed, annotations=labels.annotations)
@@ -104,7 +105,6 @@ def write_questions(plan: AuditPlan, output: Path, to: str, shown: ItemContent) 
     names = plan.items[plan.asked].tolist()
     columns = [column for column in shown.columns if column not in OWN_COLUMNS]
     if to == "csv" or (to == "auto" and output.suffix.lower() != ".json"):
-        require_writable(output)
         table: dict[str, list[Any]] = {
             "item": names,
             **{column: [shown.by_item.get(name, {}).get(column) for name in names] for column in columns},

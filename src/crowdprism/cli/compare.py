@@ -92,8 +92,7 @@ def print_comparison(outcome: Comparison) -> None:
         [HEADINGS[name] for name in outcome.columns],
         [[getattr(row, name) for name in outcome.columns] for row in outcome.rows],
     )
-    for text in (*failures(outcome), outcome.reason):
-        print_lines(text)
+    print_lines(*failures(outcome), outcome.reason)
 
 
 def failures(outcome: Comparison) -> list[str]:

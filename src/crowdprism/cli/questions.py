@@ -12,7 +12,6 @@ import typer
 
 import crowdprism as cp
 from crowdprism.cli.options import require_exists
-from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import remark
 
 if TYPE_CHECKING:
@@ -66,7 +65,6 @@ class ContentOptions:
 def save_tasks(path: Path, tasks: TaskList, to: str) -> None:
     from crowdprism.formats.tool_tasks import labelling_interface, write_tasks
 
-    require_writable(path)
     write_tasks(tasks, path, to)
     remark(f"wrote {len(tasks.tasks)} items to {path}")
     if to == "label-studio" or (to == "auto" and path.suffix.lower() == ".json"):

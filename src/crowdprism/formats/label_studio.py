@@ -60,10 +60,7 @@ def item_of(document: Document, place: int, task: dict[str, Any], field: str) ->
         return task[field]
     if field in task.get("data", {}):
         return task["data"][field]
-    raise UnreadableFileError(
-        f"{document.name}: task {place} has no field {field!r}. It has {some([*task, *task.get('data', {})], 12)}.",
-        remedy="Choose one with {item}",
-    )
+    raise document.lacks_field(place, {**task, **task.get("data", {})}, field)
 
 
 def person(completed_by: Any) -> Any:

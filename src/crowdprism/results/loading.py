@@ -154,12 +154,11 @@ def read_arrays(
     """Read the arrays of an .npz file; `check` sees their shapes before any of them takes memory."""
     with files.open(name) as file, zipfile.ZipFile(file) as archive:
         members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
+        shapes = {}
         for array, member in members.items():
             packed = array in (*PACKED, TOTALS) and member.file_size <= MAX_TABLE_BYTES
             if not packed and (member.compress_type != zipfile.ZIP_STORED or member.file_size != member.compress_size):
                 raise ValueError(f"{member.filename} in {name} is compressed, which crowdprism never does")
-        shapes = {}
-        for array, member in members.items():
             with archive.open(member) as stream:
                 shapes[array] = stored_shape(stream, member.file_size)
         check(shapes)
