@@ -14,7 +14,7 @@ import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, ReadingOptions, require_exists, split_names
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
-from crowdprism.cli.run_folder import require_writable, save_csv
+from crowdprism.cli.run_folder import save_csv
 from crowdprism.cli.screen import print_json, print_lines, print_table, remark
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.files import write_whole
@@ -44,7 +44,7 @@ def audit(
     n: int = typer.Option(40, "--number", "-n", help="How many items to ask."),
     seed: int = typer.Option(0, help="Seed of the draw."),
     method: str = typer.Option(DEFAULT_METHOD, "--method", "-m", help="Method to fit if no run folder is given."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="Questions file: .csv, or .json for Label Studio."),
+    file: Path | None = typer.Option(None, "--output", "-o", help="Questions file: .csv, or .json for Label Studio."),
     page: Page = None,
     to: str = typer.Option("auto", help="csv, label-studio, argilla, doccano or prodigy; by default from the ending."),
     content: ContentOptions,
@@ -58,21 +58,20 @@ def audit(
     Example: `crowdprism audit labels.csv --page audit.html`, answer in a browser, then
     `crowdprism audit labels.csv --answers answers.csv`
     """
-    if answers is None and output is None and page is None:
+    if answers is None and file is None and page is None:
         raise InvalidParameterError(
             "Say where to write the questions, or pass the answers.",
-            remedy="Use {page:audit.html}, {output:audit.csv} or {answers:answers.csv}",
+            remedy="Use {page:audit.html}, {file:audit.csv} or {answers:answers.csv}",
         )
     from crowdprism.calibration.audit import audit_plan, audit_result
 
-    require_writable(output)
     labels = labels_under_audit(files, reading, method)
     if answers is None:
         plan = audit_plan(labels.result, n, seed, annotations=labels.annotations)
         asked = plan.items[plan.asked].tolist()
         shown = content.load(asked, labels.result, labels.files, labels.report)
-        if output is not None:
-            write_questions(plan, output, to, shown)
+        if file is not None:
+            write_questions(plan, file, to, shown)
         if page is not None:
             title = f"Audit: {len(asked)} of {len(plan.items)} items"
             command = f"crowdprism audit {shlex.join(map(str, files))} --answers answers.csv"
@@ -194,7 +193,7 @@ def jury(
     *,
     humans: str | None = typer.Option(None, "--human", help="Annotators who are people, separated by commas."),
     epsilon: float = typer.Option(0.2, help="Margin for replacing people: 0.2 experts, 0.15 trained, 0.1 crowd."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
+    file: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     seed: int = typer.Option(0, help="Seed of the bootstrap."),
     reading: ReadingOptions,
     json: AsJson = False,
@@ -206,7 +205,6 @@ def jury(
     from crowdprism.calibration.jury import measure_jury
     from crowdprism.formats.gold_file import Spelling
 
-    require_writable(output)
     annotations = reading.read(files)
     spelling = Spelling(annotations.annotators)
     people = [spelling(name) for name in split_names(humans or "")]
@@ -215,10 +213,10 @@ def jury(
         print_json(asdict(report))
     else:
         print_jury(report)
-    if output is not None:
+    if file is not None:
         from crowdprism.report.tables_page import jury_page
 
-        remark(f"wrote {write_whole(output, jury_page(report))}")
+        remark(f"wrote {write_whole(file, jury_page(report))}")
 
 
 def print_jury(report: JuryReport) -> None:

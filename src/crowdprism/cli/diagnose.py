@@ -12,7 +12,7 @@ import crowdprism as cp
 from crowdprism.cli.aggregate import DEFAULT_METHOD
 from crowdprism.cli.options import AsJson, Files, Force, ReadingOptions, aggregator_names, method_option
 from crowdprism.cli.questions import ContentOptions, Page, save_tasks
-from crowdprism.cli.run_folder import cells_of, require_writable, run_target, save_csv
+from crowdprism.cli.run_folder import cells_of, run_target, save_csv
 from crowdprism.cli.screen import print_csv, print_json, print_lines, print_records, remark, to_records
 from crowdprism.errors import counted
 
@@ -155,7 +155,7 @@ def suggest(
     capacity: int | None = typer.Option(None, help="Most labels to ask of one annotator; default: twice a fair share."),
     per_item: int = typer.Option(1, help="Most labels to ask for one item."),
     target: float | None = typer.Option(None, help="Stop once this accuracy is expected."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="CSV file, or tasks for --to; by default printed."),
+    file: Path | None = typer.Option(None, "--output", "-o", help="CSV file, or tasks for --to; by default printed."),
     page: Page = None,
     to: str = typer.Option("csv", help="Tasks for label-studio, argilla, doccano or prodigy instead of CSV."),
     content: ContentOptions,
@@ -168,7 +168,6 @@ def suggest(
     """
     from crowdprism.diagnostics.next_labels import suggest as suggest_labels
 
-    require_writable(output)
     read, report = reading.read_with_report(files)
     result, annotations = load_or_fit(read, run, method)
     found = suggest_labels(result, annotations, budget, capacity=capacity, per_item=per_item, target_accuracy=target)
@@ -182,13 +181,13 @@ def suggest(
     if json:
         names = ("stop", "reason", "expected_accuracy", "expected_accuracy_after")
         print_json({name: getattr(found, name) for name in names} | {"labels": frame.to_dicts()})
-    elif output is not None and to != "csv" and shown is not None:
-        save_tasks(output, tasks_of(frame, result, shown), to)
-    elif output is None and page is None:
+    elif file is not None and to != "csv" and shown is not None:
+        save_tasks(file, tasks_of(frame, result, shown), to)
+    elif file is None and page is None:
         print_csv(cells_of(frame))
-    elif output is not None:
-        save_csv(output, cells_of(frame))
-        remark(f"wrote {output}")
+    elif file is not None:
+        save_csv(file, cells_of(frame))
+        remark(f"wrote {file}")
 
 
 def tasks_of(frame: Any, result: cp.FitResult, shown: ItemContent) -> TaskList:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from crowdprism.cli.options import AsJson, Files, ReadingOption, ReadingOptions, split_names, standard_input_as_file
-from crowdprism.cli.run_folder import require_writable
 from crowdprism.cli.screen import print_json, print_lines, print_records, print_table, remark, to_records
 from crowdprism.errors import InvalidParameterError, counted
 from crowdprism.files import write_whole
@@ -24,7 +23,7 @@ N_RATED = 20
 def rank(
     files: list[Path] = typer.Argument(..., help="Tables or exports of comparisons, merged; - reads standard input."),
     *,
-    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
+    file: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     different: str | None = typer.Option(None, metavar="A,B", help="Tell whether these two items really differ."),
     ask: int = typer.Option(5, min=0, help="How many pairs to suggest for the next comparisons."),
     left: str | None = ReadingOption(None, help="Column with the item shown first."),
@@ -50,7 +49,6 @@ def rank(
     from crowdprism.scoring import Comparisons
     from crowdprism.scoring import rank as rank_items
 
-    require_writable(output)
     columns: dict[str, Any] = {"left": left, "right": right, "winner": winner, "judge": judge, "group": group}
     with standard_input_as_file(files) as paths:
         found = read_comparisons(paths, max_size=max_size, gold=gold, **columns)
@@ -71,10 +69,10 @@ def rank(
         print_json(to_record(ranking, pair, ask))
     else:
         print_ranking(ranking, pair, ask)
-    if output is not None:
+    if file is not None:
         from crowdprism.report.ranking_page import ranking_page
 
-        remark(f"wrote {write_whole(output, ranking_page(ranking))}")
+        remark(f"wrote {write_whole(file, ranking_page(ranking))}")
 
 
 def add_gold(data: Comparisons, path: Path, max_size: str | None) -> Comparisons:
@@ -150,7 +148,7 @@ def print_ranking(ranking: Ranking, pair: Any, ask: int) -> None:
 def rate(
     files: Files,
     *,
-    output: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
+    file: Path | None = typer.Option(None, "--output", "-o", help="HTML page."),
     reading: ReadingOptions,
     json: AsJson = False,
 ) -> None:
@@ -161,7 +159,6 @@ def rate(
     from crowdprism.report.ranking_page import rating_lines, ratings_page
     from crowdprism.scoring import rate as rate_items
 
-    require_writable(output)
     result = rate_items(reading.read(files))
     items, people = to_records(result.item_columns()), to_records(result.annotator_columns())
     if json:
@@ -171,5 +168,5 @@ def rate(
         best = sorted(items, key=lambda row: -row["score"])[:N_RATED]
         print_records("Items with the highest scores", best)
         print_records("Annotators, least precise first", sorted(people, key=lambda row: -row["spread"])[:N_RATED])
-    if output is not None:
-        remark(f"wrote {write_whole(output, ratings_page(result))}")
+    if file is not None:
+        remark(f"wrote {write_whole(file, ratings_page(result))}")

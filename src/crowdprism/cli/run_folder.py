@@ -21,7 +21,7 @@ REPORT = "report.html"
 # Parameters of commands by which they name what they read and write.
 ANNOTATIONS = ("files", "source")
 READ = (*ANNOTATIONS, "run", "gold_file", "answers", "features", "content", "truth")
-WRITTEN = ("output", "target", "page", "gold_out")
+WRITTEN = ("output", "file", "target", "page", "gold_out")
 FILE_ENDINGS = (".csv", ".tsv", ".json", ".jsonl", ".html", ".parquet", ".xlsx", ".txt", ".npz")
 
 
@@ -69,7 +69,7 @@ def require_apart(given: Mapping[str, Any]) -> None:
         path = None if isinstance(given.get(name), float) else given.get(name)  # `suggest --target` is an accuracy
         if path and written.setdefault(leads_to(path), path) is not path:
             raise InvalidParameterError(f"{path} would be written twice. Give each output a name of its own.")
-        if path and name != "output":
+        if path and name != "output":  # which may be a folder
             require_writable(Path(path))
     for name in READ:
         paths = given.get(name) or ()
@@ -99,10 +99,8 @@ def files_of(path: str | Path) -> list[Any]:
     return [path]
 
 
-def require_writable(path: Path | None) -> None:
+def require_writable(path: Path) -> None:
     """Raise, before the work, if a file cannot be written there, or only over a part of a run or a store."""
-    if path is None:
-        return
     from crowdprism.results.manifest import FOLDERS, MANIFEST
     from crowdprism.results.replacing import RUN_FILES
 

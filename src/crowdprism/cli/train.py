@@ -91,7 +91,9 @@ def train(
         remove_checkpoints(place)
     deliver(run, output, written, as_json=json)
     if model.interrupted_:
-        exit_with_way_on(output, place)
+        kept = "the labels above are those so far." if output is None else f"{output} holds what was learned so far."
+        again = command_line() if "--resume" in command_line() else f"{command_line()} --resume"
+        exit_interrupted(kept if place is None else f"{kept}\nContinue with: {again}")
 
 
 def joined(device: str, on_exit: ExitStack) -> bool:
@@ -132,18 +134,11 @@ def goes_on(output: Path | None, place: Path | None, *, resume: bool, helps: boo
     return resume
 
 
-def exit_with_way_on(output: Path | None, place: Path | None) -> None:
-    """After Ctrl-C, print what was kept and how to continue, and exit."""
-    kept = "the labels above are those so far." if output is None else f"{output} holds what was learned so far."
-    again = command_line() if "--resume" in command_line() else f"{command_line()} --resume"
-    exit_interrupted(kept if place is None else f"{kept}\nContinue with: {again}")
-
-
 def predict(
     run: Path = typer.Argument(..., help="Run folder written by `crowdprism train`."),
     *,
     features: Path = typer.Option(..., "--features", "-x", help="New items: features, a folder of images, or a table."),
-    output: Path | None = typer.Option(None, "--output", "-o", help="CSV file; standard output by default."),
+    file: Path | None = typer.Option(None, "--output", "-o", help="CSV file; standard output by default."),
     probabilities: bool = typer.Option(False, "--probabilities", help="Add the probability of each class."),
     id_column: options.IdColumn = None,
     array: options.ArrayName = None,
@@ -157,7 +152,6 @@ def predict(
     """
     from crowdprism.features import Recipe, item_features
 
-    run_folder.require_writable(output)
     model = load_trained(run)
     options.require_exists(features)
     device.apply(torch=True)
@@ -165,11 +159,11 @@ def predict(
     columns = predicted_columns(model, found.features, features, device.device, every_class=probabilities or json)
     if json:
         print_json(to_records(columns))
-    elif output is None:
+    elif file is None:
         print_csv(columns)
     else:
-        run_folder.save_csv(output, columns)
-        remark(f"wrote {output}")
+        run_folder.save_csv(file, columns)
+        remark(f"wrote {file}")
 
 
 def load_trained(run: Path) -> Any:
