@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdprism.annotations import building, frames, selecting
-from crowdprism.annotations.building import Names
+from crowdprism.annotations.building import NO_NUMBERS, Names
 from crowdprism.annotations.gold import with_gold
 from crowdprism.annotations.names import NameArray, Named, encode, same_arrays, same_names
 from crowdprism.annotations.notebook import annotations_html
@@ -19,7 +19,6 @@ from crowdprism.annotations.summary import AnnotationSummary, summarize
 from crowdprism.errors import counted, some
 
 Repeats = Literal["keep", "first", "last", "error"]
-EXTRAS = ("weight", "duration", "timestamp")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -371,7 +370,7 @@ class Annotations(Named):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Annotations):
             return NotImplemented
-        names, arrays = ("items", "annotators", "classes"), ("item_start", "annotator", "label", *EXTRAS, "gold")
+        names, arrays = ("items", "annotators", "classes"), ("item_start", "annotator", "label", *NO_NUMBERS, "gold")
         return all(same_names(getattr(self, name), getattr(other, name)) for name in names) and all(
             same_arrays(getattr(self, name), getattr(other, name)) for name in arrays
         )

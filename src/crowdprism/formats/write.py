@@ -14,10 +14,12 @@ from typing import Any, BinaryIO
 import numpy as np
 import polars as pl
 
-from crowdprism.annotations.container import EXTRAS, Annotations
-from crowdprism.annotations.names import names_to_json, plain
+from crowdprism.annotations.checks import check_no_repeats
+from crowdprism.annotations.container import Annotations
+from crowdprism.annotations.names import names_to_json
 from crowdprism.errors import InvalidParameterError
 from crowdprism.files import replacing_file
+from crowdprism.formats.raw_annotations import NUMBERS
 from crowdprism.formats.text_tables import frame_csv
 from crowdprism.formats.unpacking import data_ending
 from crowdprism.formats.wide_tables import NAMES_MEMBER
@@ -76,7 +78,7 @@ def long_frame(annotations: Annotations) -> pl.DataFrame:
         gold = annotations.gold_by_name()
         names = [gold.get(item) for item in annotations.items.tolist()]
         frame = frame.with_columns(pl.Series("gold", names, strict=False).gather(annotations.item))
-    numbers = [name for name in EXTRAS if name in frame.columns]
+    numbers = [name for name in NUMBERS if name in frame.columns]
     return frame.with_columns(pl.col(numbers).fill_nan(None)) if numbers else frame
 
 
@@ -101,15 +103,10 @@ def write_jsonl(annotations: Annotations, file: BinaryIO) -> None:
 
 def require_no_repeats(annotations: Annotations, format: str) -> None:
     """A table with one cell per item and annotator cannot hold two labels in it."""
-    repeats = (np.diff(annotations.item) == 0) & (np.diff(annotations.annotator) == 0)
-    if repeats.any():
-        row = int(np.flatnonzero(repeats)[0])
-        annotator = plain(annotations.annotators[annotations.annotator[row]])
-        item = plain(annotations.items[annotations.item[row]])
-        raise InvalidParameterError(
-            f"{int(repeats.sum())} annotations repeat an annotator on the same item (the first: annotator "
-            f"{annotator!r} on item {item!r}), which {format} cannot hold. Write a long table instead."
-        )
+    a = annotations
+    breach = check_no_repeats(a.item, a.annotator, a.items, a.annotators)
+    if breach is not None:
+        raise InvalidParameterError(f"{breach.problem} Write a long table instead: {format} cannot hold them.")
 
 
 def write_wide_csv(annotations: Annotations, file: BinaryIO) -> None:
@@ -128,7 +125,7 @@ def write_npz(annotations: Annotations, file: BinaryIO) -> None:
     names = {"items": a.items, "annotators": a.annotators, "classes": a.classes}
     stored = json.dumps({role: names_to_json(given) for role, given in names.items()}, ensure_ascii=False)
     arrays: dict[str, Any] = {"item_start": a.item_start, "annotator": a.annotator, "label": a.label}
-    arrays |= {name: getattr(a, name) for name in EXTRAS if getattr(a, name) is not None}
+    arrays |= {name: getattr(a, name) for name in NUMBERS if getattr(a, name) is not None}
     if a.gold is not None:
         arrays |= {"gold": a.gold.filled(0), "gold_mask": np.ma.getmaskarray(a.gold)}
     arrays[NAMES_MEMBER] = np.frombuffer(stored.encode(), dtype=np.uint8)
