@@ -277,14 +277,14 @@ def write_buckets(buckets: list[list[Path]], writer: StoreWriter, *, size: int) 
                 table = pl.concat([pl.read_parquet(path) for path in paths])
                 for path in paths:
                     path.unlink()
-                items, annotations = sorted_annotations(table, writer)
+                annotations = sorted_annotations(table, writer)
                 for first, last in cuts(annotations.item_start, size):
-                    writer.write(items[first:last], annotations[np.arange(first, last)])
+                    writer.write(annotations[first:last])
             bar.advance()
 
 
-def sorted_annotations(table: pl.DataFrame, writer: StoreWriter) -> tuple[Any, Annotations]:
-    """Names of items, and rows as annotations in the order of the container."""
+def sorted_annotations(table: pl.DataFrame, writer: StoreWriter) -> Annotations:
+    """Rows as annotations in the order of the container."""
     order = [name for name in ("item", "annotator", "label", "weight") if name in table.columns]
     table = table.sort(order)
     begins = table["item"].ne_missing(table["item"].shift()).to_numpy()
@@ -292,9 +292,8 @@ def sorted_annotations(table: pl.DataFrame, writer: StoreWriter) -> tuple[Any, A
     start = np.append(np.flatnonzero(begins), len(table))
     annotator, label = (table[name].to_numpy() for name in ("annotator", "label"))
     weight = table["weight"].to_numpy() if writer.weighted else None
-    names = name_array(np.arange(len(items)))
     people, classes, gold = writer.annotators, writer.classes, gold_of_rows(table)
-    return items, Annotations(start, annotator, label, names, people, classes, weight=weight, gold=gold)
+    return Annotations(start, annotator, label, items, people, classes, weight=weight, gold=gold)
 
 
 def gold_of_rows(table: pl.DataFrame) -> np.ma.MaskedArray[Any, Any] | None:

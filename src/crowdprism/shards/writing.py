@@ -35,7 +35,7 @@ def write_annotations(annotations: Annotations, folder: str | os.PathLike[str], 
     with replacing_store(folder, force=force) as fresh:
         writer = StoreWriter(fresh, *names, weighted=annotations.weight is not None)
         for first, last in cuts(annotations.item_start, shard_size(annotations.n_annotations)):
-            writer.write(annotations.items[first:last], annotations[np.arange(first, last)])
+            writer.write(annotations[first:last])
         writer.finish()
     return Shards(folder)
 
@@ -101,8 +101,8 @@ class StoreWriter:
         self.gold = np.zeros(len(classes), dtype=np.int64)  # number of items that are known to be of each class
         self.files: dict[str, FileEntry] = {}
 
-    def write(self, items: Any, part: Annotations) -> None:
-        """Write the next shard: names of its items, and their annotations."""
+    def write(self, part: Annotations) -> None:
+        """Write the next shard."""
         shard = Shard(len(self.sizes), 0, 0, part.n_items, part.n_annotations)
         small = np.min_scalar_type(-len(self.classes))
         columns: dict[str, Any] = {
@@ -114,7 +114,7 @@ class StoreWriter:
             columns["weight"] = part.weight
         self._write(shard.annotations_file, pl.DataFrame(columns))
         gold = known_classes(part)
-        columns = {"item": column_of_names(items)}
+        columns = {"item": column_of_names(part.items)}
         if gold is not None:
             columns["gold"] = gold.astype(small)
             self.gold += np.bincount(gold[gold >= 0], minlength=len(self.classes))
