@@ -24,27 +24,17 @@ def item_positions(index: Any, n_items: int) -> NDArray[np.int64]:
     """Positions of the items that an index (int, slice, mask or array of positions) selects."""
     if isinstance(index, tuple) and len(index) == 2 and index[1] is Ellipsis:
         index = index[0]  # scikit-learn selects rows of any array as y[rows, ...]
-    if isinstance(index, slice):
-        return np.arange(n_items)[index]
     if isinstance(index, (int, np.integer)) and not isinstance(index, bool):
         if not -n_items <= index < n_items:
             raise IndexError(f"Item {index} is out of range: there are {n_items} items.")
         return np.array([index % n_items])
-    chosen = np.asarray(index)
-    if chosen.ndim != 1:
-        raise IndexError(f"Items are selected by one-dimensional arrays, not by shape {chosen.shape}.")
-    if chosen.dtype == bool:
-        if len(chosen) != n_items:
-            raise IndexError(f"The mask has {len(chosen)} entries but there are {n_items} items.")
-        return np.flatnonzero(chosen)
-    if len(chosen) == 0:
-        return np.empty(0, dtype=np.int64)
-    if chosen.dtype.kind not in "iu":
-        raise IndexError(f"Items are selected by whole numbers or a mask, not by {chosen.dtype}.")
-    outside = np.flatnonzero((chosen < -n_items) | (chosen >= n_items))
-    if len(outside):
-        raise IndexError(f"{len(outside)} positions are out of range, first {chosen[outside[0]]}, of {n_items} items.")
-    return np.where(chosen < 0, chosen + n_items, chosen)
+    if not isinstance(index, slice):
+        index = np.asarray(index)
+        if index.ndim != 1:
+            raise IndexError(f"Items are selected by one-dimensional arrays, not by shape {index.shape}.")
+        if not len(index) and index.dtype != bool:
+            return np.empty(0, dtype=np.int64)
+    return np.arange(n_items)[index]
 
 
 def at_items(annotations: Annotations, chosen: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Annotations:
