@@ -119,16 +119,6 @@ class StoreRun:
             rows = zip(store.classes.tolist(), counts, shares, strict=True)
             print_table(f"Labels by {result.method}", ("class", "items", "share of items"), rows)
 
-    def write_labels(self, table: Path | None) -> None:
-        import polars as pl
-
-        columns = cells_of(pl.read_parquet(self.output / "labels" / "*.parquet"))
-        if table is None:
-            print_csv(columns)
-        else:
-            save_csv(table, columns)
-            remark(f"wrote {table}")
-
 
 def aggregate_store(
     aggregator: Aggregator, store: Path, output: Path | None, options: StoreOptions, *, report: bool, force: bool
@@ -146,14 +136,21 @@ def label_out_of_core(
     aggregator: Aggregator, annotations: cp.Annotations, table: Path | None, options: StoreOptions, *, as_json: bool
 ) -> None:
     """Fit annotations beyond memory where no run is asked for: print the labels, or write them to a table."""
+    import polars as pl
+
     with tempfile.TemporaryDirectory(prefix="crowdprism-") as spare:
         folder = Path(spare, "run")
         folder.mkdir()
         done = fit_out_of_core(folder, aggregator, annotations, folder, options, report=False)
         if as_json:
             done.count_labels(as_json=True)
+            return
+        columns = cells_of(pl.read_parquet(folder / "labels" / "*.parquet"))
+        if table is None:
+            print_csv(columns)
         else:
-            done.write_labels(table)
+            save_csv(table, columns)
+            remark(f"wrote {table}")
 
 
 def fit_out_of_core(

@@ -46,7 +46,6 @@ AGAIN = "Write the store again with `crowdprism shard`."
 MOST_PER_BYTE = 64  # distinct names per byte of their file; compression makes eight bytes of a name 255 times smaller
 SAMPLE_ITEMS = 20_000  # items that a result of a store holds for its report
 
-
 Count = Annotated[int, Meta(ge=0, le=2**60)]
 # Columns of the files, and of what kind they are in NumPy; "U" are texts.
 COLUMNS = {
