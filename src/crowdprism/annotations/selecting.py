@@ -34,7 +34,7 @@ def item_positions(index: Any, n_items: int) -> NDArray[np.int64]:
             raise IndexError(f"Items are selected by one-dimensional arrays, not by shape {index.shape}.")
         if not len(index) and index.dtype != bool:
             return np.empty(0, dtype=np.int64)
-    return np.arange(n_items)[index]
+    return np.asarray(np.arange(n_items)[index])
 
 
 def at_items(annotations: Annotations, chosen: NDArray[Any], present: NDArray[np.bool_] | None = None) -> Annotations:
