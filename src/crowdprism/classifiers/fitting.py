@@ -237,9 +237,6 @@ def require_batches(network: nn.Module, in_batch: int) -> None:
         )
 
 
-# -- validation ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Validation:
     """What is measured after each epoch: accuracy on true classes, or the likelihood of held-out annotations."""

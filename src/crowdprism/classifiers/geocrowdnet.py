@@ -149,8 +149,6 @@ class GeoCrowdNet(CrowdClassifier):
         settings = replace(settings, warm_start=0.0, ramp=0.0, hold_annotators=0.0)
         return replace(settings, even_batches=False, equal_epochs=equal)
 
-    # -- head -----------------------------------------------------------------------------------------------
-
     def _form(self, annotations: Annotations) -> str:
         if self._as_published:
             return "free"
