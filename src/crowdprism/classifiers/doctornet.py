@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.fitting import NetworkPlan, Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.build import last_linear, remove_last_linear, seeded
@@ -157,13 +157,12 @@ class DoctorNet(CrowdClassifier):
         settings = super()._settings(problem)
         return replace(settings, annotator_weight_decay=settings.annotator_weight_decay or settings.weight_decay)
 
-    def _extend_network(
-        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
-    ) -> nn.Module:
+    def _extend_network(self, network: nn.Module, plan: NetworkPlan, generator: torch.Generator) -> nn.Module:
         width, squeeze = last_linear(network)[1].in_features, None
         if self.bottleneck is not None:
             squeeze = seeded(lambda: nn.Linear(width, int(self.bottleneck or 1)), generator)
-        return DoctorNetwork(network, n_annotators, n_classes, by_item=self.weighted == "item", squeeze=squeeze)
+        sizes, by_item = (plan.n_annotators, plan.n_classes), self.weighted == "item"
+        return DoctorNetwork(network, *sizes, by_item=by_item, squeeze=squeeze)
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
         assert isinstance(network, DoctorNetwork)

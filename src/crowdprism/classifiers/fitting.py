@@ -252,8 +252,7 @@ class Validation:
         items = self.items
 
         def measure() -> float:
-            with torch.no_grad():
-                found = head.confusions()
+            found = head.confusions()
             confusions = None if found is None else found.double().cpu().numpy()
             return self.figure(network_probs(network, items), confusions)
 

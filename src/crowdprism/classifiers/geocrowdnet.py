@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import fitting
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.fitting import NetworkPlan, Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, Dropout, FreeConfusions, GeometricHead, diagonal_confusions
 from crowdprism.networks.annotator_layer import FORMS, make_annotator_layer, suitable_form
@@ -296,10 +296,8 @@ class GaussianProcess(CrowdClassifier):
                 "The process takes the place of the network: leave network='linear'.", parameter="network"
             )
 
-    def _extend_network(
-        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
-    ) -> nn.Module:
-        return SparseProcess(last_linear(network)[1].in_features, n_classes, self.n_inducing)
+    def _extend_network(self, network: nn.Module, plan: NetworkPlan, generator: torch.Generator) -> nn.Module:
+        return SparseProcess(last_linear(network)[1].in_features, plan.n_classes, self.n_inducing)
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
         assert isinstance(network, SparseProcess)
