@@ -189,11 +189,11 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
     def _selection(self) -> str:
         """Which epoch is kept; see `selection`."""
-        return self.selection
+        return "clean" if self._as_published else self.selection
 
     @property
     def _as_published(self) -> bool:
-        """Whether nothing is chosen by held-out items, and a wrong order of classes is reported and not mended."""
+        """Whether held-out items choose nothing, clean labels the epoch, and a wrong order of classes is not mended."""
         return False
 
     @property

@@ -26,6 +26,8 @@ SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
 class DoctorNetwork(nn.Module):
     """A shared trunk with a linear output per annotator; the average is formed at use only, not while training."""
 
+    embedding: Tensor  # of the latest batch in training
+
     def __init__(
         self,
         network: nn.Module,
@@ -47,7 +49,6 @@ class DoctorNetwork(nn.Module):
         self.influence = RowTable(torch.zeros(n_annotators), touched_only=True)  # of the weight above 1
         remove_last_linear(network)
         self.trunk, self.n_classes = network, n_classes
-        self.embedding: Tensor | None = None
         self.counted = nn.Buffer(torch.ones(n_annotators))  # 0 for annotators without labels
 
     def forward(self, features: Tensor) -> Tensor:
@@ -86,7 +87,6 @@ class DoctorHead(CrowdHead):
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         embedding = self._network[0].embedding
-        assert embedding is not None
         rows = self.outputs.rows(batch).index_select(0, batch.place)
         logits = torch.bmm(rows[..., :-1], embedding.index_select(0, batch.item).unsqueeze(2)).squeeze(2)
         log_probs = torch.log_softmax(logits + rows[..., -1], dim=1)
@@ -97,9 +97,8 @@ class DoctorHead(CrowdHead):
 
     def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Teaches the trunk: annotators' outputs follow their own labels."""
-        embedding = self._network[0].embedding
-        assert embedding is not None
-        return super().known_loss(self._network[0].log_average(embedding), batch)
+        network = self._network[0]
+        return super().known_loss(network.log_average(network.embedding), batch)
 
     def _weighting_loss(self, probs: Tensor, batch: Batch, embedding: Tensor) -> Tensor:
         """-Σ log of the weighted average of the item's annotators at each label that the item got."""

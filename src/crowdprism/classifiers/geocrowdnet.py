@@ -131,9 +131,6 @@ class GeoCrowdNet(CrowdClassifier):
     def _as_published(self) -> bool:
         return self.mode == "paper"
 
-    def _selection(self) -> str:
-        return "clean" if self._as_published else super()._selection()
-
     @property
     def _posterior_temper(self) -> float:
         return self.evidence_temper if self.loss == "joint" and not self._as_published else 1.0
