@@ -222,9 +222,8 @@ class Measured:
     @property
     def standard_error(self) -> float | None:
         """Standard error of the mean; None for a single trial."""
-        if self.n_trials < 2:
-            return None
-        return float(np.std(list(self.by_seed.values()), ddof=1) / math.sqrt(self.n_trials))
+        each = list(self.by_seed.values())
+        return float(np.std(each, ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,7 @@ def _outcomes(
         names, code = encode(winner)
         item = positions(items, names)[code]
         is_left, is_right = item == left, item == right
-    found = (~is_left).astype(np.int8)  # LEFT or RIGHT
+    found: NDArray[np.int8] = (~is_left).astype(np.int8)  # LEFT or RIGHT
     rest = np.flatnonzero(~(is_left | is_right))
     if not len(rest):
         return found
