@@ -11,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import MBEM, AggNet, CoupledView, Raykar, TwoStage
-from crowdprism.classifiers.aggnet import BootstrapHead, CoupledViewHead, ExpectationHead, small_loss
+from crowdprism.classifiers.aggnet import BootstrapHead, CoupledViewHead, ExpectationHead, PairNetwork, small_loss
 from crowdprism.networks import EpochView, diagonal_confusions
-from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
+from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior, soft_cross_entropy
 from crowdprism.results.confusion import confusion_counts, normalize_rows
 from crowdprism.seeding import stream
 from crowdprism.simulate import one_coin, per_item, simulate_annotations
@@ -148,35 +148,106 @@ def test_sensitivity_and_specificity_are_near_the_simulated_skills() -> None:
     assert np.allclose(model.confusions_.diagonal(axis1=1, axis2=2).mean(axis=1), [0.9, 0.8, 0.7, 0.6], atol=0.08)
 
 
-def test_the_easy_items_of_each_label_are_those_of_the_highest_probability() -> None:
-    log_probs = torch.tensor([[0.9, 0.1], [0.6, 0.4], [0.2, 0.8], [0.3, 0.7], [0.99, 0.01]]).log()
-    label = torch.tensor([0, 0, 1, 1, 0])
-    among = torch.tensor([True, True, True, True, False])
-    assert small_loss(log_probs, label, among, 0.5).tolist() == [1, 0, 1, 0, 0]
-    assert small_loss(log_probs, label, among, 1.0).tolist() == [1, 1, 1, 1, 0]
+def test_easy_items_are_those_of_the_smallest_loss() -> None:
+    loss = torch.tensor([0.3, 0.1, 0.9, 0.2])
+    assert small_loss(loss, 0.5).tolist() == [0, 1, 0, 1]
+    assert small_loss(loss, 1.0).tolist() == [1, 1, 1, 1]
+    assert small_loss(loss, 0.0).tolist() == [0, 1, 0, 0]  # never none
 
 
-def test_in_the_last_round_targets_are_the_posterior_of_the_labels_and_counts_those_of_the_network(crowd: Any) -> None:
-    method = CoupledView(epochs=4, epochs_per_round=1)
-    batch, log_probs = crowd.batch(), crowd.log_class_probs()
-    start = diagonal_confusions(5, 3, 0.8)
-    head = CoupledViewHead(method, torch.full((120, 3), 1 / 3), torch.ones(120, dtype=torch.bool), start)
+class Given(torch.nn.Module):
+    """Outputs that are known beforehand."""
+
+    def __init__(self, outputs: torch.Tensor) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.outputs
+
+
+def coupled_head(**given: Any) -> CoupledViewHead:
+    votes = torch.nn.functional.one_hot(torch.arange(120) % 3, 3).float()
+    return CoupledViewHead(
+        CoupledView(**given), votes, torch.ones(120, dtype=torch.bool), diagonal_confusions(5, 3, 0.8)
+    )
+
+
+def pair_view(crowd: Any, *outputs: torch.Tensor) -> EpochView:
+    pair, batch = PairNetwork(Given(outputs[0]), Given(outputs[1])), crowd.batch()
+    pair.eval()
     given = batch.item, batch.annotator, batch.label, None
-    head.end_epoch(EpochView(3, *given, torch.nn.Identity(), lambda: log_probs))
-    by_labels = log_posterior(torch.zeros(120, 3), start, *given, smallest=method.smallest).exp()
-    assert torch.allclose(head.targets, by_labels, atol=1e-6)
-    counts = expected_counts(log_probs.exp(), *given, 5)
-    assert torch.allclose(head.confusions(), counted_confusions(counts, method.smoothing), atol=1e-6)  # type: ignore
+    return EpochView(0, *given, pair, lambda: torch.log_softmax(pair(torch.empty(0)), dim=-1))
 
 
-def test_hard_items_wait(crowd: Any) -> None:
-    method = CoupledView(epochs=10, first_share=0.5)
-    batch, log_probs = crowd.batch(), crowd.log_class_probs()
-    votes = torch.full((120, 3), 1 / 3)
-    head = CoupledViewHead(method, votes, torch.ones(120, dtype=torch.bool), diagonal_confusions(5, 3, 0.8))
-    head.end_epoch(EpochView(0, batch.item, batch.annotator, batch.label, None, torch.nn.Identity(), lambda: log_probs))
-    used = int((head.targets.sum(dim=1) > 0).sum())
-    assert 60 <= used <= 70  # 55 %
+def test_a_pair_predicts_the_mean_of_its_networks_and_shows_each_of_them() -> None:
+    first, second = torch.tensor([[0.9, 0.1]]).log(), torch.tensor([[0.3, 0.7]]).log()
+    pair = PairNetwork(Given(first + 3), Given(second - 2))
+    evaluate = lambda: torch.log_softmax(pair(torch.empty(0)), dim=-1)  # noqa: E731
+    assert pair(torch.empty(0)).shape == (1, 2, 2)  # in training
+    pair.eval()
+    assert torch.allclose(evaluate().exp(), torch.tensor([[0.6, 0.4]]))
+    assert torch.allclose(pair.of_each(evaluate), torch.stack([first, second], dim=1))
+    assert pair(torch.empty(0)).shape == (1, 2)
+
+
+def test_with_all_items_and_equal_weights_each_network_has_the_cross_entropy(crowd: Any) -> None:
+    head, batch = coupled_head(), crowd.batch()
+    both = torch.log_softmax(torch.randn(120, 2, 3, generator=torch.Generator().manual_seed(0)), dim=2)
+    expected = sum(soft_cross_entropy(both[:, one], head.targets) for one in (0, 1))
+    assert torch.allclose(head.loss(both, batch), torch.as_tensor(expected))
+
+
+def test_each_network_learns_from_the_items_that_the_other_finds_easy(crowd: Any) -> None:
+    head, batch = coupled_head(), crowd.batch()
+    head.share.fill_(0.5)
+    sure, unsure = 4 * head.targets, torch.zeros(120, 3)
+    easy_for_first = torch.arange(120) < 60
+    first = torch.where(easy_for_first.unsqueeze(1), sure, unsure)
+    second = torch.where(easy_for_first.unsqueeze(1), unsure, sure)
+    both = torch.stack([first, second], dim=1).requires_grad_()
+    head.loss(torch.log_softmax(both, dim=2), batch).backward()  # type: ignore[no-untyped-call]
+    assert both.grad is not None
+    learned = both.grad.abs().sum(dim=2) > 0
+    assert torch.equal(learned[:, 1], easy_for_first)
+    assert torch.equal(learned[:, 0], ~easy_for_first)
+
+
+def test_items_of_a_class_that_the_other_network_seldom_predicts_weigh_more(crowd: Any) -> None:
+    head, batch = coupled_head(), crowd.batch()
+    head.class_weight.copy_(torch.tensor([[1.0, 1.0, 1.0], [2.0, 1.0, 0.0]]))
+    both = torch.log_softmax(torch.stack([torch.zeros(120, 3), 4 * head.targets], dim=1), dim=2)
+    weight = torch.tensor([2.0, 1.0, 0.0])[torch.arange(120) % 3]  # by the second network, for the first
+    first = -(weight * (head.targets * both[:, 0]).sum(dim=1)).sum()
+    assert torch.allclose(head.loss(both, batch), first + soft_cross_entropy(both[:, 1], head.targets))
+
+
+def test_only_classes_on_which_both_networks_agree_judge_annotators(crowd: Any) -> None:
+    head, view = coupled_head(strictness=0.0), pair_view(crowd, *2 * [crowd.log_class_probs()])
+    agreed = crowd.log_class_probs().argmax(dim=1)
+    head.end_epoch(view)
+    counts = expected_counts(torch.nn.functional.one_hot(agreed, 3).float(), *view.given, 5)
+    confusions = counted_confusions(counts, head.method.smoothing)
+    assert torch.allclose(head.known_confusions, confusions, atol=1e-6)
+    by_labels = log_posterior(torch.zeros(120, 3), confusions, *view.given, smallest=head.method.smallest)
+    assert torch.equal(head.targets.argmax(dim=1), by_labels.argmax(dim=1))
+    assert float(head.share) == 1.0
+    before = head.predicted.clone()
+    head.end_epoch(pair_view(crowd, crowd.log_class_probs(), crowd.log_class_probs().roll(1, dims=1)))
+    assert torch.equal(head.predicted, before)
+
+
+def test_hard_items_wait_and_rare_classes_weigh_more(crowd: Any) -> None:
+    outputs = torch.zeros(120, 3)
+    outputs[:, 0] = 1.0
+    outputs[:30, 1] = 2.0  # 30 items of class 1, 90 of class 0, none of class 2
+    head, view = coupled_head(strictness=1.0), pair_view(crowd, outputs, outputs)
+    head.end_epoch(view)
+    best = head.posterior(torch.zeros(120, 3), view, head.method.smallest).max(dim=1).values
+    assert 1 / 3 < float(head.share) < 1
+    assert float(head.share) == pytest.approx(float(best.mean()))
+    weights = torch.tensor([60 / 90, 60 / 30, 60.0])  # inverse to the counts, and 1 in the mean over the 120 items
+    assert torch.allclose(head.class_weight, weights.expand(2, 3))
 
 
 def test_it_learns_a_crowd_of_mixed_skill(crowd: Any) -> None:

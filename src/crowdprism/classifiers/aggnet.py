@@ -7,19 +7,20 @@ in breast cancer histology images", IEEE TMI 2016; for several classes as in Rod
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem, vote_targets
+from crowdprism.classifiers.fitting import NetworkPlan, Problem, vote_targets
 from crowdprism.networks import Batch, EpochView
 from crowdprism.networks.heads import TargetHead
 from crowdprism.networks.losses import counted_confusions, expected_counts, log_posterior
-from crowdprism.parameters import FLAG, PROBABILITY, Real, Whole
+from crowdprism.parameters import FLAG, Real, Whole
 from crowdprism.seeding import torch_stream
 from crowdprism.training import TrainingSettings
 
@@ -120,56 +121,117 @@ class Raykar(AggNet):
     weight_decay: float | Literal["auto"] = 1e-2
 
 
-class CoupledViewHead(ExpectationHead):
-    """Targets come from the labels alone; confusions from the network's predictions; both on items of small loss."""
+class PairNetwork(nn.Module):
+    """Two networks: the log of their mean probabilities; in training, or `apart`, the outputs of each (batch, 2, K)."""
 
+    def __init__(self, first: nn.Module, second: nn.Module) -> None:
+        super().__init__()
+        self.networks, self.apart = nn.ModuleList([first, second]), False
+
+    def forward(self, features: Tensor) -> Tensor:
+        outputs = torch.stack([network(features) for network in self.networks], dim=1)
+        return outputs if self.training or self.apart else torch.log_softmax(outputs, dim=2).logsumexp(dim=1)
+
+    def of_each(self, evaluate: Callable[[], Tensor]) -> Tensor:
+        """(n_items, 2, n_classes) log class probabilities, where `evaluate` passes all items through this module."""
+        self.apart = True
+        try:
+            return evaluate()
+        finally:
+            self.apart = False
+
+
+class CoupledViewHead(ExpectationHead):
+    """Targets come from the labels alone, confusions from the networks alone; both on items of small loss."""
+
+    item_state = ("targets", "predicted")
     method: CoupledView
+    predicted: Tensor  # (n_items,) class on which the networks last agreed; at first the vote
+    class_weight: Tensor  # (2, n_classes) of the items that a network takes for a class
+    share: Tensor  # of a batch that each network passes on to the other
+
+    def __init__(self, method: AggNet, votes: Tensor, used: Tensor, confusions: Tensor) -> None:
+        super().__init__(method, votes, used, confusions)
+        self.register_buffer("predicted", votes.argmax(dim=1))
+        self.register_buffer("class_weight", torch.ones(2, votes.shape[1]))
+        self.register_buffer("share", torch.tensor(1.0))
+
+    def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        """Sum over both networks of the loss on the items that the other finds easy, rare classes weighing more."""
+        targets = self.targets.index_select(0, batch.index)
+        each: Tensor | float = 1.0
+        if batch.group_row is not None and batch.group_weight is not None:  # mixup, as in `TargetHead`
+            log_class_probs, targets = log_class_probs.index_select(0, batch.group_row), targets.repeat(2, 1)
+            each = batch.group_weight.unsqueeze(1)
+        losses = -(targets.unsqueeze(1) * log_class_probs).sum(dim=2)  # (item, network)
+        easy = torch.stack([small_loss(one, float(self.share)) for one in losses.detach().unbind(dim=1)], dim=1)
+        chosen = easy * self.class_weight.T.gather(0, log_class_probs.argmax(dim=2))
+        return (chosen.flip(1) * losses * each).sum()
+
+    def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
+        first, second = log_class_probs.unbind(dim=1)
+        return super().known_loss(first, batch) + super().known_loss(second, batch)
 
     def end_epoch(self, view: EpochView) -> None:
-        """Take over from each view what the other finds easy."""
+        """Judge annotators by the classes on which the networks agree, then give the networks the labels' classes."""
         method = self.method
         if (view.epoch + 1) % method.epochs_per_round:
             return
-        by_labels = self.posterior(torch.zeros_like(view.log_class_probs), view, method.smallest)
-        share = method.first_share + (1 - method.first_share) * (view.epoch + 1) / method.epochs
-        labelled = torch.as_tensor(self.used, device=by_labels.device)
-        easy = small_loss(view.log_class_probs, by_labels.argmax(dim=1), labelled, share).unsqueeze(1)
-        self.targets.copy_(by_labels * easy)
-        self.learn_confusions(view.log_class_probs.exp() * easy, view, method.smoothing)
+        assert isinstance(view.network, PairNetwork)
+        first, second = view.network.of_each(view.evaluate).argmax(dim=2).unbind(dim=1)
+        self.predicted.copy_(torch.where(first == second, first, self.predicted))
+        n_classes, labelled = self.targets.shape[1], torch.as_tensor(self.used, device=first.device)
+        uniform = torch.zeros_like(self.targets)
+        fit = self.posterior(uniform, view, method.smallest).gather(1, self.predicted.unsqueeze(1))[:, 0]
+        easy = torch.zeros_like(fit)
+        easy[labelled] = small_loss(-fit[labelled], self.share_of(fit[labelled]))
+        self.learn_confusions(functional.one_hot(self.predicted, n_classes) * easy.unsqueeze(1), view, method.smoothing)
+        best = self.posterior(uniform, view, method.smallest).max(dim=1)
+        self.targets.copy_(functional.one_hot(best.indices, n_classes))
+        self.share.fill_(self.share_of(best.values[labelled]))
+        counts = torch.stack([torch.bincount(one[labelled], minlength=n_classes) for one in (first, second)])
+        per_class = counts.sum(dim=1, keepdim=True) / (counts > 0).sum(dim=1, keepdim=True)
+        self.class_weight.copy_(per_class / counts.clamp_min(1))  # 1 in the mean over items
+
+    def share_of(self, right: Tensor) -> float:
+        """1 - strictness * error, of classes that are right with these probabilities; at least chance."""
+        return max(1 - self.method.strictness * (1 - float(right.mean())), 1 / self.targets.shape[1])
 
 
-def small_loss(log_class_probs: Tensor, label: Tensor, among: Tensor, share: float) -> Tensor:
-    """(n_items,) 1 for this share of the items of each label, those that the network finds most probable; else 0."""
-    fit = log_class_probs.gather(1, label.unsqueeze(1)).sum(dim=1)
-    chosen = torch.zeros_like(fit)
-    for wanted in range(log_class_probs.shape[1]):
-        own = torch.nonzero(among & (label == wanted))[:, 0]
-        best = fit[own].argsort(descending=True, stable=True)[: round(share * len(own))]
-        chosen[own[best]] = 1.0
+def small_loss(loss: Tensor, share: float) -> Tensor:
+    """(n_items,) 1 for this share of the items, those of the smallest loss; else 0."""
+    chosen = torch.zeros_like(loss)
+    chosen[loss.argsort(stable=True)[: max(1, round(share * len(loss)))]] = 1.0
     return chosen
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class CoupledView(AggNet):
-    """Train a network on what annotators agree on, judge annotators by the network, and widen both step by step.
+    """Two networks and the annotators' labels teach each other, by what each of them finds easy.
 
-    Li, Zhang, Zeng, Xu, Xie and Ding, "Coupled-view deep classifier learning from multiple noisy annotators", AAAI
-    2020, without its second network and class weights. Unlike in `AggNet`, features do not enter the targets: the two
-    views stay apart and correct each other on items of small loss, whose share grows from `first_share` to all.
+    Li, Ge, Hua, Zhang, Wen, Liu and Wang, "Coupled-view deep classifier learning from multiple noisy annotators", AAAI
+    2020. Each network learns from items of small loss for the other, whose targets are the labels' most probable
+    classes; annotators are judged by the classes on which the networks agree. Features do not enter the targets.
+    The paper takes the error rates that set the shares of items from clean validation data; here they are those that
+    the labels' posterior expects. Losses far from a batch's mean are not cut off. Both networks predict together.
 
     Parameters
     ----------
-    first_share
-        Share of the items of each class that are used at first.
+    strictness
+        Share of items left out, in units of the error rate of their classes; the paper finds 1 to 2 best.
     epochs_per_round, smoothing, smallest
         As in `AggNet`.
     """
 
     name: ClassVar[str] = "coupled-view"
     _head: ClassVar = CoupledViewHead
-    _allowed: ClassVar = {"first_share": PROBABILITY}
+    _allowed: ClassVar = {"strictness": Real(0)}
 
-    first_share: float = 0.5
+    strictness: float = 1.0
+
+    def make_network(self, plan: NetworkPlan) -> nn.Module:
+        second = replace(plan, member=plan.member + self.n_heads)
+        return PairNetwork(super().make_network(plan), super().make_network(second))
 
 
 class BootstrapHead(EMHead):

@@ -213,7 +213,7 @@ class GeometricHead(CrowdHead):
 class TargetHead(CrowdHead):
     """Cross-entropy against one row of class probabilities per item, which EM methods renew at the end of an epoch."""
 
-    item_state = ("targets",)
+    item_state: tuple[str, ...] = ("targets",)
 
     def __init__(
         self,
