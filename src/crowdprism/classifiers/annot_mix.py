@@ -65,8 +65,6 @@ class AnnotatorMixHead(CrowdHead):
         device = str(self.mean_embedding.device)
         set_generator(self.mixer, torch_stream(self.seed, "confusion dropout", self.member, epoch, device=device))
 
-    # -- mixing ---------------------------------------------------------------------------------------------
-
     def transform(self, batch: Batch, random: np.random.Generator) -> Batch:
         """Make one row per annotation and mix each with another: features, annotators and labels by the same share."""
         if not self.alpha or len(batch.label) < 2:
@@ -85,8 +83,6 @@ class AnnotatorMixHead(CrowdHead):
             share=share,
             gold=None if batch.gold is None else batch.gold.index_select(0, batch.item),
         )
-
-    # -- confusions -----------------------------------------------------------------------------------------
 
     def log_confusions_of(self, annotator: Tensor, embedding: Tensor) -> Tensor:
         """(rows, WIDTH) annotators and (rows, width) embeddings -> (rows, true class, given label)."""

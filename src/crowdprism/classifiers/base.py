@@ -168,9 +168,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         """Return the crowd head; overridden by methods whose head looks into the network."""
         return self._make_head(problem)
 
-    def _extend_network(
-        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
-    ) -> nn.Module:
+    def _extend_network(self, network: nn.Module, plan: NetworkPlan, generator: torch.Generator) -> nn.Module:
         """Return the module that predicts, where it is more than the network; also called when a model is loaded."""
         return network
 
@@ -191,11 +189,11 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
 
     def _selection(self) -> str:
         """Which epoch is kept; see `selection`."""
-        return self.selection
+        return "clean" if self._as_published else self.selection
 
     @property
     def _as_published(self) -> bool:
-        """Whether nothing is chosen by held-out items, and a wrong order of classes is reported and not mended."""
+        """Whether held-out items choose nothing, clean labels the epoch, and a wrong order of classes is not mended."""
         return False
 
     @property
@@ -277,8 +275,7 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         shapes, options = (plan.input_shape, plan.n_classes), self.network_options
         network = build_network(plan.architecture, *shapes, options=options, generator=drawn).to(plan.device)
         fitting.try_network(network, plan)
-        sizes = {"n_annotators": plan.n_annotators, "n_classes": plan.n_classes}
-        return self._extend_network(network, **sizes, generator=extension).to(plan.device)
+        return self._extend_network(network, plan, extension).to(plan.device)
 
     def make_run(self, problem: Problem) -> Run:
         """Return an untrained network and its crowd head for a problem."""

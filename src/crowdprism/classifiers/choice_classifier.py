@@ -33,24 +33,22 @@ class ChoiceClassifier:
     def __init__(self, method: str = "geocrowdnet", **params: Any) -> None:
         self.method = method
         self.params = params
-        self.choices_: NameArray | None = None
 
     def fit(self, X: Any, y: MultiLabelAnnotations) -> Self:
         """Learn from features of the items, in the order of `y.sets.items`, and answers."""
         self.classifiers_ = {
             choice: make_classifier(self.method, **self.params).fit(X, problem) for choice, problem in y
         }
-        self.choices_ = y.choices
+        self.choices_: NameArray = y.choices
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """(n_items, n_choices) probability that each choice applies."""
-        if self.choices_ is None:
+        if not hasattr(self, "choices_"):
             raise NotFittedError("This ChoiceClassifier is not fitted yet. Call fit(X, answers) first.")
         return np.stack([one.predict_proba(X)[:, 1] for one in self.classifiers_.values()], axis=1)
 
     def predict(self, X: Any) -> list[tuple[Any, ...]]:
         """The choices that more likely apply than not, per item."""
-        probabilities = self.predict_proba(X)
-        assert self.choices_ is not None
+        probabilities = self.predict_proba(X)  # raises first where the classifier is not fitted
         return [tuple(self.choices_[row].tolist()) for row in probabilities > 0.5]

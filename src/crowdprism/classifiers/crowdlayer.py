@@ -45,7 +45,7 @@ class CrowdLayerHead(CrowdHead):
     def start_epoch(self, epoch: int) -> None:
         self.voting = epoch < self.vote_epochs
 
-    def transformed(self, probs: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    def transformed(self, probs: Tensor, weight: Tensor | None = None, bias: Tensor | None = None) -> Tensor:
         """g_m(σ) for rows of class probabilities and the parameters of the annotator of each row."""
         logits = probs
         if weight is not None:
@@ -58,16 +58,15 @@ class CrowdLayerHead(CrowdHead):
         probs = log_class_probs.exp().index_select(0, batch.item)
         tables: Any = self.parts.items()
         rows = {name: table.rows(batch).index_select(0, table.place(batch)) for name, table in tables}
-        logits = self.transformed(probs, rows.get("weight"), rows.get("bias"))
+        logits = self.transformed(probs, **rows)
         return label_cross_entropy(torch.log_softmax(logits, dim=1), batch.label, batch.weight)
 
     @torch.no_grad()
     def confusions(self) -> Tensor:
         """What each annotator would say of an item whose class is certain: softmax(g_m(e_k))."""
         sure = torch.eye(self.n_classes, device=next(self.parameters()).device)
-        values = {name: table.values for name, table in self.parts.items()}
-        learned: Any = (values.get("weight"), values.get("bias"))
-        rows = [self.transformed(one.expand(self.n_annotators, -1), *learned) for one in sure]
+        learned: Any = {name: table.values for name, table in self.parts.items()}
+        rows = [self.transformed(one.expand(self.n_annotators, -1), **learned) for one in sure]
         return torch.softmax(torch.stack(rows, dim=1), dim=2)
 
 

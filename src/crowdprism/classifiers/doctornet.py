@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.fitting import NetworkPlan, Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, RowTable
 from crowdprism.networks.build import last_linear, remove_last_linear, seeded
@@ -25,6 +25,8 @@ SMALLEST_WEIGHT = 1e-6  # weights of annotators stay above this
 
 class DoctorNetwork(nn.Module):
     """A shared trunk with a linear output per annotator; the average is formed at use only, not while training."""
+
+    embedding: Tensor  # of the latest batch in training
 
     def __init__(
         self,
@@ -47,7 +49,6 @@ class DoctorNetwork(nn.Module):
         self.influence = RowTable(torch.zeros(n_annotators), touched_only=True)  # of the weight above 1
         remove_last_linear(network)
         self.trunk, self.n_classes = network, n_classes
-        self.embedding: Tensor | None = None
         self.counted = nn.Buffer(torch.ones(n_annotators))  # 0 for annotators without labels
 
     def forward(self, features: Tensor) -> Tensor:
@@ -86,7 +87,6 @@ class DoctorHead(CrowdHead):
 
     def loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         embedding = self._network[0].embedding
-        assert embedding is not None
         rows = self.outputs.rows(batch).index_select(0, batch.place)
         logits = torch.bmm(rows[..., :-1], embedding.index_select(0, batch.item).unsqueeze(2)).squeeze(2)
         log_probs = torch.log_softmax(logits + rows[..., -1], dim=1)
@@ -97,9 +97,8 @@ class DoctorHead(CrowdHead):
 
     def known_loss(self, log_class_probs: Tensor, batch: Batch) -> Tensor:
         """Teaches the trunk: annotators' outputs follow their own labels."""
-        embedding = self._network[0].embedding
-        assert embedding is not None
-        return super().known_loss(self._network[0].log_average(embedding), batch)
+        network = self._network[0]
+        return super().known_loss(network.log_average(network.embedding), batch)
 
     def _weighting_loss(self, probs: Tensor, batch: Batch, embedding: Tensor) -> Tensor:
         """-Σ log of the weighted average of the item's annotators at each label that the item got."""
@@ -157,13 +156,12 @@ class DoctorNet(CrowdClassifier):
         settings = super()._settings(problem)
         return replace(settings, annotator_weight_decay=settings.annotator_weight_decay or settings.weight_decay)
 
-    def _extend_network(
-        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
-    ) -> nn.Module:
+    def _extend_network(self, network: nn.Module, plan: NetworkPlan, generator: torch.Generator) -> nn.Module:
         width, squeeze = last_linear(network)[1].in_features, None
         if self.bottleneck is not None:
             squeeze = seeded(lambda: nn.Linear(width, int(self.bottleneck or 1)), generator)
-        return DoctorNetwork(network, n_annotators, n_classes, by_item=self.weighted == "item", squeeze=squeeze)
+        sizes, by_item = (plan.n_annotators, plan.n_classes), self.weighted == "item"
+        return DoctorNetwork(network, *sizes, by_item=by_item, squeeze=squeeze)
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
         assert isinstance(network, DoctorNetwork)

@@ -237,9 +237,6 @@ def require_batches(network: nn.Module, in_batch: int) -> None:
         )
 
 
-# -- validation ---------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Validation:
     """What is measured after each epoch: accuracy on true classes, or the likelihood of held-out annotations."""
@@ -255,8 +252,7 @@ class Validation:
         items = self.items
 
         def measure() -> float:
-            with torch.no_grad():
-                found = head.confusions()
+            found = head.confusions()
             confusions = None if found is None else found.double().cpu().numpy()
             return self.figure(network_probs(network, items), confusions)
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from crowdprism.annotations import Annotations
 from crowdprism.classifiers import fitting
 from crowdprism.classifiers.base import CrowdClassifier
-from crowdprism.classifiers.fitting import Problem
+from crowdprism.classifiers.fitting import NetworkPlan, Problem
 from crowdprism.errors import InvalidParameterError
 from crowdprism.networks import Batch, CrowdHead, Dropout, FreeConfusions, GeometricHead, diagonal_confusions
 from crowdprism.networks.annotator_layer import FORMS, make_annotator_layer, suitable_form
@@ -131,9 +131,6 @@ class GeoCrowdNet(CrowdClassifier):
     def _as_published(self) -> bool:
         return self.mode == "paper"
 
-    def _selection(self) -> str:
-        return "clean" if self._as_published else super()._selection()
-
     @property
     def _posterior_temper(self) -> float:
         return self.evidence_temper if self.loss == "joint" and not self._as_published else 1.0
@@ -148,8 +145,6 @@ class GeoCrowdNet(CrowdClassifier):
         equal = "earliest" if self._regularizer(problem) is None else "latest"
         settings = replace(settings, warm_start=0.0, ramp=0.0, hold_annotators=0.0)
         return replace(settings, even_batches=False, equal_epochs=equal)
-
-    # -- head -----------------------------------------------------------------------------------------------
 
     def _form(self, annotations: Annotations) -> str:
         if self._as_published:
@@ -298,10 +293,8 @@ class GaussianProcess(CrowdClassifier):
                 "The process takes the place of the network: leave network='linear'.", parameter="network"
             )
 
-    def _extend_network(
-        self, network: nn.Module, *, n_annotators: int, n_classes: int, generator: torch.Generator
-    ) -> nn.Module:
-        return SparseProcess(last_linear(network)[1].in_features, n_classes, self.n_inducing)
+    def _extend_network(self, network: nn.Module, plan: NetworkPlan, generator: torch.Generator) -> nn.Module:
+        return SparseProcess(last_linear(network)[1].in_features, plan.n_classes, self.n_inducing)
 
     def _make_head_for(self, network: nn.Module, problem: Problem) -> CrowdHead:
         assert isinstance(network, SparseProcess)

@@ -24,8 +24,6 @@ Features = Tensor | Dataset[Any] | DataLoader[Any]
 IN_MEMORY_BYTES = 2**28  # of a memory-mapped array; larger ones stay on disk
 N_SAMPLED = 1000  # items of a Dataset whose mean and deviation stand for those of all
 
-# -- features ---------------------------------------------------------------------------------------------
-
 
 def is_stream(X: Any) -> bool:
     return isinstance(X, (Dataset, DataLoader))
@@ -167,9 +165,6 @@ def with_unlabelled(features: Features, extra: Features) -> Features:
     if isinstance(features, Tensor) or isinstance(extra, Tensor):
         raise InvalidParameterError("X and X_unlabelled must both be arrays, or both be torch Datasets.")
     return ConcatDataset([dataset_of(features), dataset_of(extra)])
-
-
-# -- annotations ------------------------------------------------------------------------------------------
 
 
 def annotations_of(y: Any) -> Annotations:

@@ -30,9 +30,6 @@ SMALLEST = 1e-12  # probabilities below this are taken as this in logs
 TOLERANCE = 0.01  # agreement may rise by this much through alignment before it counts as a permutation
 
 
-# -- predictions --------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Member:
     """One trained network with the confusions learned beside it."""
@@ -88,9 +85,6 @@ class ClassProbabilities(nn.Module):
         parts = [torch.softmax(network(scaled).float(), dim=-1).index_select(1, order) for network, order in pairs]
         average = torch.stack(parts).mean(dim=0).clamp_min(SMALLEST)
         return torch.softmax(average.log() / self.temperature, dim=-1)
-
-
-# -- evidence -----------------------------------------------------------------------------------------------
 
 
 def crowd_confusion(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]) -> NDArray[np.float64]:
@@ -152,9 +146,6 @@ def mean_log_likelihood(class_probs: NDArray[Any], annotations: Annotations, col
     log_probs = np.log(np.maximum(class_probs, SMALLEST))
     each = logsumexp(log_probs[annotations.item] + columns, axis=1)
     return float(np.average(each, weights=annotations.weight))
-
-
-# -- class order --------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,13 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+import msgspec
 import numpy as np
 import safetensors.torch
 import torch
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from crowdprism.annotations.names import names_to_json
@@ -37,16 +39,17 @@ WEIGHTS_FILE = "weights.safetensors"
 NOT_STORED = {"callbacks", "checkpoint", "resume"}
 MAX_ITEM_SIZE = 10**8  # numbers in one item; more than this is not tried on a network of the user's own
 MOST_HEAD_BYTES = 2**26
-FIELDS: dict[str, type | tuple[type, ...]] = {
-    "classifier": str,
-    "parameters": dict,
-    "network": (str, type(None)),
-    "input_shape": list,
-    "n_heads": int,
-    "histories": list,
-    "temperature": (float, int),
-    "chosen_settings": (dict, type(None)),
-}
+
+
+class Record(TypedDict):
+    classifier: str
+    parameters: dict[str, Any]
+    network: str | None
+    input_shape: Annotated[list[Annotated[int, Meta(gt=0)]], Meta(min_length=1)]
+    n_heads: int
+    histories: list[Any]
+    temperature: float
+    chosen_settings: dict[str, Any] | None
 
 
 def save(model: CrowdClassifier, folder: str | os.PathLike[str], *, force: bool = False) -> Path:
@@ -161,11 +164,7 @@ def checked_record(files: RunFiles) -> dict[str, Any]:
             raise ResultFormatError(f"{files.folder} holds no classifier ({files.folder / name} is missing).")
     record = {"temperature": 1.0, "chosen_settings": None} | files.read_json(CLASSIFIER_FILE)  # older models have none
     require_schema(record, MODEL_SCHEMA, files.folder)
-    for name, kind in FIELDS.items():
-        if not isinstance(record[name], kind) or isinstance(record[name], bool):
-            raise TypeError(f"{name} of the classifier is of type {type(record[name]).__name__}")
-    if not record["input_shape"] or not all(type(size) is int and size > 0 for size in record["input_shape"]):
-        raise ValueError(f"input_shape {record['input_shape']!r}")
+    msgspec.convert(record, Record)
     if not 0 < record["temperature"] < math.inf:
         raise ValueError(f"temperature {record['temperature']!r}")
     return record

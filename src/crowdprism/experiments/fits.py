@@ -55,16 +55,12 @@ class Plan:
     budget: Budget
     cells: tuple[Cell, ...]
     methods: tuple[Method, ...]
-    points: Mapping[tuple[str, str, int], tuple[Fit, ...]]
+    points: Mapping[tuple[str, str, int], tuple[Fit, ...]]  # trial by trial
 
     @property
     def fits(self) -> list[Fit]:
         """Every fit once, trial by trial, so that an unfinished study already covers all methods."""
-        seen: dict[str, Fit] = {}
-        for _, fits in sorted(self.points.items(), key=lambda entry: self.budget.seeds.index(entry[0][2])):
-            for fit in fits:
-                seen.setdefault(fit.key, fit)
-        return list(seen.values())
+        return list({fit.key: fit for fits in self.points.values() for fit in fits}.values())
 
 
 def make_plan(
@@ -226,9 +222,8 @@ class Measured:
     @property
     def standard_error(self) -> float | None:
         """Standard error of the mean; None for a single trial."""
-        if self.n_trials < 2:
-            return None
-        return float(np.std(list(self.by_seed.values()), ddof=1) / math.sqrt(self.n_trials))
+        each = list(self.by_seed.values())
+        return float(np.std(each, ddof=1) / math.sqrt(len(each))) if len(each) > 1 else None
 
 
 @dataclass(frozen=True)

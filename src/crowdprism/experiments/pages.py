@@ -15,7 +15,7 @@ import numpy as np
 from crowdprism.errors import MissingDependencyError
 from crowdprism.experiments.fits import Measured, Row, TableResult, difference, distance_from_published, rank_agreement
 from crowdprism.experiments.spec import Cell, Deviation, Method
-from crowdprism.files import replacing_file
+from crowdprism.files import replacing_file, write_whole
 from crowdprism.results.fit_result import installed_versions
 
 if TYPE_CHECKING:
@@ -49,10 +49,7 @@ def write_page(result: TableResult, folder: str | os.PathLike[str]) -> list[Path
         figures = []
     page = markdown(result, [path.relative_to(target) for path in figures])
     texts = {f"{name}.md": page, f"{name}.csv": as_csv(result)}
-    for file, text in texts.items():
-        with replacing_file(target / file) as fresh:
-            fresh.write_text(text, encoding="utf-8")
-    return [*(target / file for file in texts), *figures]
+    return [*(write_whole(target / file, text) for file, text in texts.items()), *figures]
 
 
 def markdown(result: TableResult, figures: Sequence[Path] = ()) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import name_array, positions
-from crowdprism.datasets import Dataset, load_dataset
+from crowdprism.datasets import load_dataset
 from crowdprism.errors import InvalidParameterError
 from crowdprism.experiments.fits import key_of
 from crowdprism.experiments.spec import Data, without_none
@@ -51,9 +51,7 @@ class Labelled:
     confusions: NDArray[np.float64] | None = None
 
 
-@lru_cache(maxsize=2)
-def open_dataset(name: str) -> Dataset:
-    return load_dataset(name)
+open_dataset = lru_cache(maxsize=2)(load_dataset)
 
 
 @lru_cache(maxsize=4)

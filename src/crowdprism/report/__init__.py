@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def report_page(result: FitResult, annotations: Annotations | None = None, **opt
     from crowdprism.report.page import render
 
     chosen = ReportOptions(**options)
-    return render(build_content(result, annotations, chosen), made=chosen.made or datetime.now())
+    return render(build_content(result, annotations, chosen), made=chosen.made)
 
 
 def write_report(

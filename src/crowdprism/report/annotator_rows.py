@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
@@ -219,23 +220,13 @@ def tell_stories(result: FitResult, annotations: Annotations) -> list[Story]:
     ]
 
 
-def by_annotator(annotations: Annotations, *keys: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Annotations sorted by annotator and then by keys (the first matters most), and where each annotator begins."""
-    order = np.lexsort((*keys[::-1], annotations.annotator))
-    return order, np.concatenate([[0], np.cumsum(annotations.labels_per_annotator)])
-
-
 def median_seconds(annotations: Annotations) -> list[float | None]:
     """(annotator) median seconds per label; None where no time is known."""
     if annotations.duration is None:
         return [None] * annotations.n_annotators
-    order, start = by_annotator(annotations, annotations.duration)
-    sorted_times = annotations.duration[order]  # unknown times come last
-    known = np.bincount(annotations.annotator[~np.isnan(annotations.duration)], minlength=annotations.n_annotators)
-    return [
-        float(np.median(sorted_times[begin : begin + n])) if n else None
-        for begin, n in zip(start.tolist(), known.tolist(), strict=False)
-    ]
+    times = pl.DataFrame({"annotator": annotations.annotator, "seconds": annotations.duration}).drop_nans()
+    medians = dict(times.group_by("annotator").median().iter_rows())
+    return [medians.get(place) for place in range(annotations.n_annotators)]
 
 
 def halves_of(annotations: Annotations, agrees: NDArray[np.bool_]) -> list[tuple[float | None, float | None]]:
@@ -243,11 +234,11 @@ def halves_of(annotations: Annotations, agrees: NDArray[np.bool_]) -> list[tuple
     found: list[tuple[float | None, float | None]] = [(None, None)] * annotations.n_annotators
     if annotations.timestamp is None or np.isnan(annotations.timestamp).any():
         return found
-    order, start = by_annotator(annotations, annotations.timestamp)
-    for place in np.flatnonzero(annotations.labels_per_annotator >= LEAST_FOR_TREND).tolist():
-        own = agrees[order[start[place] : start[place + 1]]]
-        early, late = np.split(own, [len(own) // 2])
-        found[place] = (float(early.mean()), float(late.mean()))
+    in_time = agrees[np.lexsort((annotations.timestamp, annotations.annotator))]
+    for place, own in enumerate(np.split(in_time, np.cumsum(annotations.labels_per_annotator)[:-1])):
+        if len(own) >= LEAST_FOR_TREND:
+            early, late = np.split(own, [len(own) // 2])
+            found[place] = (float(early.mean()), float(late.mean()))
     return found
 
 

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, positions
 from crowdprism.annotations.notebook import display_name
@@ -17,6 +15,7 @@ from crowdprism.files import write_whole
 from crowdprism.formats.item_content import ItemContent
 from crowdprism.formats.text_tables import MARKER, inert
 from crowdprism.report.page import asset, embedded_json, fill
+from crowdprism.report.review_items import votes_at
 
 PIXELS = 1200  # width and height, at most, of an image to judge
 NO_IMAGES, REMOTE_IMAGES = "data:", "data: https: http:"
@@ -76,8 +75,4 @@ def page_data(questions: Questions, remote: bool) -> dict[str, Any]:
 def votes_on(annotations: Annotations | None, item: Any) -> list[tuple[int, int]]:
     """How often each class was given to an item, most often first."""
     place = -1 if annotations is None else int(positions(annotations.items, [item])[0])
-    if annotations is None or place < 0:
-        return []
-    given = annotations.label[annotations.item_start[place] : annotations.item_start[place + 1]]
-    counts = np.bincount(given, minlength=annotations.n_classes)
-    return [(int(code), int(counts[code])) for code in np.argsort(-counts, kind="stable") if counts[code]]
+    return [] if annotations is None or place < 0 else votes_at(annotations, place)

@@ -20,7 +20,7 @@ from crowdprism.diagnostics.co_labelling import CoLabellingGraph
 from crowdprism.diagnostics.label_evidence import matching
 from crowdprism.errors import CrowdprismWarning, counted
 from crowdprism.report import report_records as records
-from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge
+from crowdprism.report.annotator_rows import build_annotators, crowd_confusion, judge, labels_per_annotator
 from crowdprism.report.report_records import Figure, ReportContent, ReportOptions
 from crowdprism.report.review_items import UNCERTAIN, build_review
 from crowdprism.report.verdict import build_verdict, examined, labelled, next_steps
@@ -98,10 +98,8 @@ def measured_agreement(annotations: Annotations | None) -> AgreementReport | Non
 
 
 def sizes(result: FitResult, annotations: Annotations | None) -> str:
-    n_annotations = None if annotations is None else annotations.n_annotations
-    if n_annotations is None and result.labels_per_annotator is not None:
-        n_annotations = int(result.labels_per_annotator.sum())
-    begin = "" if n_annotations is None else f"{counted(n_annotations, 'annotation')} of "
+    n_labels = labels_per_annotator(result, annotations)
+    begin = "" if n_labels is None else f"{counted(int(n_labels.sum()), 'annotation')} of "
     items, annotators = counted(result.n_items, "item"), counted(result.n_annotators, "annotator")
     return f"{begin}{items} by {annotators}, {counted(result.n_classes, 'class', 'classes')}"
 

@@ -17,7 +17,7 @@ from crowdprism.report.charts import draw_all
 from crowdprism.report.report_records import ReportContent
 
 # Each could end the script element, open a comment, or (U+2028/9) end a line of JavaScript.
-ESCAPES = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
+ESCAPES = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"})
 
 
 @cache
@@ -25,7 +25,7 @@ def asset(name: str) -> str:
     return (files("crowdprism.report") / "assets" / name).read_text(encoding="utf-8")
 
 
-def render(content: ReportContent, *, made: datetime) -> str:
+def render(content: ReportContent, *, made: datetime | None) -> str:
     from markupsafe import Markup
 
     return fill(
@@ -68,10 +68,7 @@ def hash_of(text: str) -> str:
 
 def embedded_json(record: Any) -> str:
     """One line of JSON without any character that HTML would act on."""
-    text = json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character, escape in ESCAPES.items():
-        text = text.replace(character, escape)
-    return text
+    return json.dumps(record, ensure_ascii=False, separators=(",", ":"), allow_nan=False).translate(ESCAPES)
 
 
 def table_data(content: ReportContent) -> Mapping[str, Any]:

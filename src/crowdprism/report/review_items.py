@@ -108,10 +108,15 @@ def who_said(annotations: Annotations, place: int) -> tuple[tuple[str, str], ...
     return tuple(zip(map(display_name, people), map(display_name, labels), strict=True))
 
 
-def given_labels(annotations: Annotations, place: int) -> str:
-    """What annotators said about one item: `cat ×3, dog ×1`."""
+def votes_at(annotations: Annotations, place: int) -> list[tuple[int, int]]:
+    """Classes that were given to one item, each with its number of labels, most often first."""
     labels = annotations.label[annotations.item_start[place] : annotations.item_start[place + 1]]
     counts = np.bincount(labels, minlength=annotations.n_classes)
-    order = [code for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
-    listed = [f"{display_name(annotations.classes[code])}\u00a0×{counts[code]}" for code in order[:MOST_GIVEN]]  # noqa: RUF001
-    return ", ".join(listed) + (", …" if len(order) > MOST_GIVEN else "")
+    return [(code, int(counts[code])) for code in np.argsort(-counts, kind="stable").tolist() if counts[code]]
+
+
+def given_labels(annotations: Annotations, place: int) -> str:
+    """What annotators said about one item: `cat ×3, dog ×1`."""
+    votes = votes_at(annotations, place)
+    listed = [f"{display_name(annotations.classes[code])}\u00a0×{count}" for code, count in votes[:MOST_GIVEN]]  # noqa: RUF001
+    return ", ".join(listed) + (", …" if len(votes) > MOST_GIVEN else "")

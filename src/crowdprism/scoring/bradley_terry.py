@@ -207,8 +207,7 @@ def newton(model: RankingModel, pairs: Pairs, counts: FloatArray) -> FloatArray:
         slope = (gradient(p, pairs, counts) + pairs.known.gradient(theta) - precision * theta)[free]
         step = np.zeros_like(theta)
         table = regular(information(p, pairs, total) + pairs.known.information(theta), model, pairs)
-        sparse = isinstance(table, SparseInformation)
-        step[free] = table.solve(slope) if sparse else cho_solve(cho_factor(table), slope)
+        step[free] = table.solve(slope) if isinstance(table, SparseInformation) else cho_solve(cho_factor(table), slope)
         p, following = look(theta + step)
         while following < value - SETTLED * abs(value):
             step /= 2

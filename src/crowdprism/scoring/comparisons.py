@@ -9,15 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import checks
-from crowdprism.annotations.names import (
-    NameArray,
-    encode,
-    is_missing,
-    is_text_column,
-    known_positions,
-    plain,
-    positions,
-)
+from crowdprism.annotations.names import NameArray, encode, is_missing, is_text_column, known_positions, positions
 from crowdprism.errors import InvalidAnnotationsError, some
 
 LEFT, RIGHT, TIE = 0, 1, 2
@@ -99,7 +91,8 @@ class Comparisons:
         judges, by = encode([NOBODY] if judge is None else columns["judge"])
         by = np.zeros(len(first), np.int64) if judge is None else by
         groups, member = (None, None) if group is None else encode(columns["group"])
-        _require_names([*items, *judges, *(() if groups is None else groups)])
+        if any(is_missing(name) or name == "" for name in (*items, *judges, *(() if groups is None else groups))):
+            raise InvalidAnnotationsError("An item, judge or group has no name. Complete the file.")
         kept = outcome != SKIPPED
         if not kept.any():
             raise InvalidAnnotationsError(f"None of the {len(kept)} comparisons has a winner. Write ties as `tie`.")
@@ -136,11 +129,6 @@ class Comparisons:
     def __len__(self) -> int:
         return len(self.left)
 
-    @property
-    def judges_are_named(self) -> bool:
-        """Whether it is known who compared."""
-        return bool(self.judges.tolist() != [NOBODY])
-
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """Keep the comparisons where the mask (n,) is true; all names stay."""
         parts = {name: getattr(self, name) for name in ("left", "right", "outcome", "judge", "group")}
@@ -161,17 +149,10 @@ def _column(values: Any) -> Any:
 
 def _end_to_end(left: Any, right: Any) -> Any:
     if is_text_column(left) and is_text_column(right):
-        import polars as pl
-
-        return pl.concat([left, right])
+        return left.clone().append(right)
     if isinstance(left, np.ndarray) and isinstance(right, np.ndarray):
         return np.concatenate([left, right])
     return [*left, *right]
-
-
-def _require_names(names: Any) -> None:
-    if any(is_missing(name) or name == "" for name in names):
-        raise InvalidAnnotationsError("An item, judge or group has no name. Complete the file.")
 
 
 def _require_two_items(items: NameArray, left: NDArray[Any], right: NDArray[Any]) -> None:
@@ -179,7 +160,7 @@ def _require_two_items(items: NameArray, left: NDArray[Any], right: NDArray[Any]
     if len(same):
         raise InvalidAnnotationsError(
             f"{len(same)} of {len(left)} comparisons compare an item with itself; the first is "
-            f"{plain(items[left[same[0]]])!r} in row {same[0]} (from 0). Remove them."
+            f"{items.tolist()[left[same[0]]]!r} in row {same[0]} (from 0). Remove them."
         )
 
 
@@ -195,16 +176,12 @@ def _outcomes(
     """(n,) code of each outcome; the name of one of the two items, else a word."""
     winner = columns["winner"]
     if all(is_text_column(columns[role]) for role in ("left", "right", "winner")):
-        import polars as pl
-
-        sides = pl.DataFrame([columns[role].alias(role) for role in ("left", "right")])
-        same = sides.select(pl.all() == winner)
-        is_left, is_right = (same[role].to_numpy() for role in ("left", "right"))
+        is_left, is_right = ((columns[role] == winner).to_numpy() for role in ("left", "right"))
     else:
         names, code = encode(winner)
         item = positions(items, names)[code]
         is_left, is_right = item == left, item == right
-    found = (~is_left).astype(np.int8)  # LEFT or RIGHT
+    found: NDArray[np.int8] = (~is_left).astype(np.int8)  # LEFT or RIGHT
     rest = np.flatnonzero(~(is_left | is_right))
     if not len(rest):
         return found
@@ -222,7 +199,7 @@ def _outcomes(
     wrong = (found[rest] == SKIPPED) & ~missing
     if wrong.any():
         row, named = int(rest[wrong][0]), distinct[code[wrong]].tolist()
-        pair = f"{plain(items[left[row]])!r} and {plain(items[right[row]])!r}"
+        pair = " and ".join(map(repr, items[[left[row], right[row]]].tolist()))
         raise InvalidAnnotationsError(
             f"{len(named)} of {len(left)} {what} are neither item of their comparison; the first is {named[0]!r} in "
             f"row {row} (from 0), where {pair} were compared. Wrong are {some(dict.fromkeys(named), 5)}. Write the "

@@ -180,16 +180,16 @@ def _result(data: Annotations, evidence: RatedItems, model: RatingModel, notes: 
     bias_error = 1 / (evidence.by_annotator(doubtful) + 1 / model.bias_variance)
     through_bias = evidence.by_item((precision * found.class_totals[data.item]) ** 2 * bias_error[data.annotator])
     error = np.sqrt(found.class_totals + through_bias)
-    scores, half = found.counts + shift, LEVEL_Z * np.stack([-error, error], axis=1)
-    bias_half = LEVEL_Z * np.sqrt(np.stack([bias_error, bias_error], axis=1)) * [-1, 1]
-    typical, between = (float(np.average(one, weights=amount)) for one in (model.noise, (model.bias - shift) ** 2))
+    scores, bias = found.counts + shift, model.bias - shift
+    sides = LEVEL_Z * np.array([-1.0, 1.0])
+    typical, between = (float(np.average(one, weights=amount)) for one in (model.noise, bias**2))
     return RatingResult(
         items=data.items,
         scores=scores,
-        interval=scores[:, None] + half,
+        interval=scores[:, None] + np.outer(error, sides),
         annotators=data.annotators,
-        bias=model.bias - shift,
-        bias_interval=(model.bias - shift)[:, None] + bias_half,
+        bias=bias,
+        bias_interval=bias[:, None] + np.outer(np.sqrt(bias_error), sides),
         spread=np.sqrt(model.noise),
         ratings_per_item=data.labels_per_item,
         ratings_per_annotator=data.labels_per_annotator,

@@ -17,7 +17,7 @@ from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import IdentifiabilityWarning, InvalidParameterError, some
 from crowdprism.results.intervals import Estimate, beta_interval, require_level
 from crowdprism.scoring.bradley_terry import Pairs, RankingModel, answer_probabilities, fit_pairs, pairs_of
-from crowdprism.scoring.comparisons import LEFT, RIGHT, TIE, Comparisons
+from crowdprism.scoring.comparisons import LEFT, NOBODY, RIGHT, TIE, Comparisons
 from crowdprism.scoring.known_winners import KnownWinners
 
 LEVEL = 0.95
@@ -258,7 +258,7 @@ def rank(
         data = left
     else:
         data = Comparisons.from_columns(left, right, winner, judge, group=group, gold=gold)
-    with_judges = data.n_judges >= MIN_JUDGES if reliability is None else reliability and data.judges_are_named
+    with_judges = data.n_judges >= MIN_JUDGES if reliability is None else reliability and list(data.judges) != [NOBODY]
     options: dict[str, Any] = {"position_bias": position_bias, "with_judges": with_judges, "prior": prior}
     groups = {}
     if data.groups is not None and data.group is not None:

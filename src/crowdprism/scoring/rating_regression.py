@@ -9,14 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
+from crowdprism.aggregators.em import FloatArray
 from crowdprism.annotations import Annotations, as_annotations
 from crowdprism.annotations.pairs import sums_by
 from crowdprism.errors import InvalidParameterError, NotFittedError
 from crowdprism.scoring.gaussian_ratings import PRIOR_RATINGS, TINY, rating_values
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass
