@@ -55,7 +55,7 @@ def generate(n_annotations: int, folder: Path) -> Shards:
             label = np.where(random.random(len(truth)) < accuracy[annotator], truth, other)
             start = np.arange(0, len(truth) + 1, PER_ITEM)
             codes = annotator.astype(np.int32), label.astype(np.int16)
-            writer.write(items, Annotations(start, *codes, name_array(np.arange(len(items))), *names))
+            writer.write(Annotations(start, *codes, name_array(items), *names))
             first += size
         writer.finish()
     return Shards(folder)

@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import polars as pl
@@ -91,6 +92,22 @@ def test_a_result_of_a_store_says_that_it_holds_a_sample(
 def test_other_methods_say_why_not_and_name_one_that_does(name: str, store: Shards, tmp_path: Path) -> None:
     with pytest.raises(UnsuitableDataError, match=f"{name} cannot work on a store: .*dawid-skene"):
         aggregate_shards(name, store, tmp_path / "run")
+
+
+def test_shards_stay_in_memory_between_passes_as_far_as_there_is_room(
+    store: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = store.shards[0]
+    results, n_reads = [], []
+    for room in (0, 20 * (first.n_annotations + first.n_items), 2**30):
+        monkeypatch.setattr(store_runs, "MOST_KEPT", room)
+        opened = Shards(store.folder)
+        opened.read_file = Mock(wraps=opened.read_file)  # type: ignore[method-assign]
+        results.append(aggregate_shards("dawid-skene", opened, tmp_path / f"run-{room}"))
+        n_reads.append(opened.read_file.call_count)
+    assert n_reads[0] > n_reads[1] > n_reads[2]
+    for result in results[1:]:
+        require_same(result, results[0])
 
 
 def test_a_run_of_another_method_is_not_resumed(store: Shards, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

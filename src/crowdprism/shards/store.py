@@ -115,6 +115,8 @@ class Shards:
             self.n_items, self.n_annotations = self.n_items + n_items, self.n_annotations + n_annotations
         self.n_annotators: int = record["n_annotators"]
         self._checked: set[str] = set()
+        self._kept: dict[int, Annotations] = {}
+        self.room = 0  # bytes of shards that may stay in memory between passes
         self.files_folder = self.folder / record["part"]
         require_files(self.files_folder, self.files)
         n_names = {shard.items_file: shard.n_items for shard in self.shards} | {ANNOTATORS: self.n_annotators}
@@ -192,6 +194,8 @@ class Shards:
 
     def read(self, shard: Shard, *, names: bool = False) -> Annotations:
         """The annotations of a shard, all annotators and classes of the store named; items by number or by name."""
+        if not names and shard.number in self._kept:
+            return self._kept[shard.number]
         fresh = shard.annotations_file not in self._checked
         table = self.read_file(shard.annotations_file)
         item, annotator, label = (table[column].to_numpy() for column in ("item", "annotator", "label"))
@@ -206,7 +210,12 @@ class Shards:
         np.cumsum(np.bincount(item, minlength=shard.n_items), out=start[1:])
         items = self.item_names(shard) if names else np.arange(shard.first_item, shard.first_item + shard.n_items)
         gold = self._gold(shard) if self.gold_counts.any() else None
-        return Annotations(start, annotator, label, items, self.annotators, self.classes, weight=weight, gold=gold)
+        found = Annotations(start, annotator, label, items, self.annotators, self.classes, weight=weight, gold=gold)
+        size = sum(array.nbytes for array in (start, annotator, label, items))
+        if not names and size <= self.room:
+            self.room -= size
+            self._kept[shard.number] = found
+        return found
 
     def _gold(self, shard: Shard) -> np.ma.MaskedArray[Any, Any]:
         """(n_items,) true classes of a shard's items, masked where unknown."""

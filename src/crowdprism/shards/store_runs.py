@@ -34,6 +34,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray
 from crowdprism.errors import CheckpointMismatchError, InvalidParameterError, UnsuitableDataError
 from crowdprism.files import new_token, replacing_file
+from crowdprism.formats.unpacking import default_limit
 from crowdprism.results import FitResult
 from crowdprism.results.fit_result import json_ready
 from crowdprism.results.manifest import LABELS
@@ -189,6 +190,7 @@ def kept_fields(model: Any) -> list[str]:
 
 
 EngineName = Literal["local", "spark"]
+MOST_KEPT = 2**30  # bytes of shards that are read once and not in every pass
 OUT_OF_CORE = {"majority-vote", "weighted-vote", "dawid-skene", "fast-dawid-skene", "one-coin", "zencrowd", "glad"}
 OUT_OF_CORE |= {"mace", "ibcc", "ebcc"}
 """Methods that visit items one after the other. Others compare annotators by pairs, or keep a number per annotation."""
@@ -211,7 +213,7 @@ def aggregate_shards(
     method
         A method or its name.
     engine
-        `"local"`: this machine, a few shards in memory at a time; `"spark"`: the machines of a Spark cluster, which
+        `"local"`: this machine, at most 1 GiB of shards in memory; `"spark"`: the machines of a Spark cluster, which
         must all see the folders of the store and of the run.
     master
         Address of the cluster, as Spark takes it; by default what Spark is configured for.
@@ -274,6 +276,8 @@ def fit_store(
     with runs as chosen:
         files = LabelFiles(labels, store)
         used = store if aggregator.use_gold else Shards(store.folder, use_gold=False)
+        if engine == "local":
+            used.room = min(MOST_KEPT, default_limit())
         data = StoredAnnotations(used, labels=files, journal=journal, engine=chosen)
         result = aggregator.fit_out_of_core(data).result_
     os.replace(labels, fresh / LABELS)
