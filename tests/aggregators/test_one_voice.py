@@ -21,7 +21,6 @@ from crowdprism.aggregators.one_voice import (
     join_names,
     label_shares,
     merge,
-    normalized,
     pair_products,
     try_groups,
 )
@@ -196,10 +195,6 @@ def test_gold_that_a_voice_gets_wrong_speaks_against_it() -> None:
     group = (TightGroup(np.arange(3, 7), 0.9),)
     as_copies_say = a.with_gold(dict(enumerate(a.to_dense()[:, 3].tolist())))
     assert try_groups(as_copies_say, group, fit_confusions(a)).gain == -np.inf
-
-
-def test_rows_of_logs_become_probabilities() -> None:
-    assert np.allclose(normalized(np.log(np.array([[1.0, 3.0], [1e-300, 1e-300]]))), [[0.25, 0.75], [0.5, 0.5]])
 
 
 def test_pairs_connect_groups_and_the_largest_comes_first() -> None:

@@ -15,7 +15,6 @@ from crowdprism.annotations import Annotations
 from crowdprism.classifiers.posterior import (
     SMALLEST,
     agreement,
-    crowd_confusion,
     examine_alignment,
     log_evidence,
     mean_class_probs,
@@ -126,12 +125,6 @@ def test_classes_are_matched_by_name_whatever_their_order() -> None:
     later = Annotations.from_triplets([0], ["ann"], ["dog"], classes=["dog", "cat"])
     confusions = np.array([[[0.9, 0.1], [0.3, 0.7]]])
     assert np.allclose(log_evidence(later, confusions, known), np.log([[0.1, 0.7]]))
-
-
-def test_the_crowd_of_annotators_without_labels_is_their_plain_mean() -> None:
-    confusions = np.stack([np.eye(2), np.full((2, 2), 0.5)])
-    assert np.allclose(crowd_confusion(confusions, np.array([0, 0])), [[0.75, 0.25], [0.25, 0.75]])
-    assert np.allclose(crowd_confusion(confusions, np.array([3, 1])), [[0.875, 0.125], [0.125, 0.875]])
 
 
 def test_the_mean_of_networks_has_rows_that_sum_to_one() -> None:

@@ -11,6 +11,8 @@ from crowdprism.results.confusion import (
     class_alignment,
     confusion_counts,
     confusion_error,
+    mean_confusion,
+    normalize_logs,
     normalize_rows,
     true_confusions,
 )
@@ -84,3 +86,13 @@ def test_gold_confusions_of_a_simulated_crowd_approach_the_true_ones() -> None:
 def test_confusions_against_gold_need_gold() -> None:
     with pytest.raises(ValueError, match="no gold"):
         true_confusions(Annotations.from_dense([[0, 1]]))
+
+
+def test_rows_of_logs_become_probabilities() -> None:
+    assert np.allclose(normalize_logs(np.log(np.array([[1.0, 3.0], [1e-300, 1e-300]]))), [[0.25, 0.75], [0.5, 0.5]])
+
+
+def test_the_crowd_of_annotators_without_labels_is_their_plain_mean() -> None:
+    confusions = np.stack([np.eye(2), np.full((2, 2), 0.5)])
+    assert np.allclose(mean_confusion(confusions, np.array([0, 0])), [[0.75, 0.25], [0.25, 0.75]])
+    assert np.allclose(mean_confusion(confusions, np.array([3, 1])), [[0.875, 0.125], [0.125, 0.875]])

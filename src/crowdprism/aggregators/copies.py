@@ -28,6 +28,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.pairs import pairs_on_items, ranked
 from crowdprism.errors import InvalidParameterError
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_logs
 from crowdprism.seeding import stream
 
 Dependence = Literal["auto"] | None | Sequence[Sequence[Any]]
@@ -243,7 +244,7 @@ def beyond_fit(annotations: Annotations, pairs: PairAgreement) -> tuple[PairAgre
             log_class = log_class - weight[row, None] * own
         agree = annotations.label[rows[0]] == annotations.label[rows[1]]
         same = np.einsum("pkl,pkl->pk", fit.confusions[pairs.first[begin:end]], fit.confusions[pairs.second[begin:end]])
-        expected = (one_voice.normalized(log_class) * same[pair]).sum(axis=1)
+        expected = (normalize_logs(log_class) * same[pair]).sum(axis=1)
         observed[begin:end] = np.bincount(pair, agree - expected, end - begin)
         variance[begin:end] = np.bincount(pair, expected * (1 - expected), end - begin)
         disagree[begin:end] = np.bincount(pair, 1 - expected, end - begin)

@@ -21,7 +21,7 @@ from crowdprism.annotations.names import known_positions, positions
 from crowdprism.annotations.pairs import ranked, response_matrix, sums_by
 from crowdprism.errors import InvalidParameterError, some
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import normalize_rows
+from crowdprism.results.confusion import normalize_logs, normalize_rows
 
 Group = NDArray[np.int64]  # codes of annotators, sorted
 N_NAMES = 8
@@ -234,7 +234,7 @@ def fit_confusions(annotations: Annotations) -> SampleFit:
         log_likelihood = float((highest[:, 0] + np.log(np.exp(log_joint - highest).sum(axis=1))).sum())
         if log_likelihood - reached < TOLERANCE * annotations.n_annotations:
             break
-        posterior, reached = normalized(log_joint), log_likelihood
+        posterior, reached = normalize_logs(log_joint), log_likelihood
     return SampleFit(log_likelihood, confusions, log_joint)
 
 
@@ -244,11 +244,6 @@ def n_right(annotations: Annotations, fit: SampleFit) -> int:
         return 0
     known = ~np.ma.getmaskarray(annotations.gold)
     return int((fit.log_joint.argmax(axis=1) == annotations.gold.data)[known].sum())
-
-
-def normalized(log_weights: FloatArray) -> FloatArray:
-    weights = np.exp(log_weights - log_weights.max(axis=1, keepdims=True))
-    return np.asarray(weights / weights.sum(axis=1, keepdims=True))
 
 
 def connected_groups(pairs: Any, excess: FloatArray, n_annotators: int) -> list[TightGroup]:

@@ -103,13 +103,7 @@ def make_forecast(
 
 
 def prediction_confidence(class_probabilities: FloatArray) -> FloatArray:
-    """(n_items,) how likely predictions for new items are right, by the outside view of a classifier's probabilities.
-
-    Examples
-    --------
-    >>> prediction_confidence(np.array([[0.999, 0.001], [0.5, 0.5]])).round(2).tolist()
-    [0.96, 0.46]
-    """
+    """(n_items,) how likely predictions for new items are right, by the outside view of the probabilities."""
     view = outside_view("predictions")
     scores = view.scores(class_probabilities, class_probabilities.argmax(axis=1), own=True)
     return average_over_u(scores, view.prior())

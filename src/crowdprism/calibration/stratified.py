@@ -47,14 +47,7 @@ def stratified_share(
     default: Any = None,  # (stratum,) what an unasked stratum counts in the value; its interval is [0, 1] anyway
     alike: bool = True,  # whether strata are expected to differ little
 ) -> Share:
-    """Share of right items among all, where each stratum was asked at random.
-
-    Examples
-    --------
-    >>> share = stratified_share([18, 12], [20, 20], [500, 100])
-    >>> round(share.value, 3), round(share.low, 2), round(share.high, 2)
-    (0.85, 0.69, 0.93)
-    """
+    """Share of right items among all, where each stratum was asked at random."""
     require_level(level)
     right, asked, size = (np.asarray(values, dtype=np.int64) for values in (right, asked, size))
     total = size.sum()

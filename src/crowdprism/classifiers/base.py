@@ -158,8 +158,6 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         if "name" in vars(cls):
             CrowdClassifier.kinds[cls.name] = cls
 
-    # -- what a method supplies -----------------------------------------------------------------------------
-
     def _make_head(self, problem: Problem) -> CrowdHead:
         """Return the method's crowd head for this problem."""
         raise NotImplementedError
@@ -208,8 +206,6 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
     def _posterior_temper(self) -> float:
         """How the annotations of an item add up in `label_posterior`; see `posterior.posterior`."""
         return 1.0
-
-    # -- fit ------------------------------------------------------------------------------------------------
 
     def fit(
         self,
@@ -315,8 +311,6 @@ class CrowdClassifier(Parameterized, ClassifierMixin, BaseEstimator):  # type: i
         known = with_gold_classes(class_probs, prepared.problem.annotations)
         self.result_ = replace(self.result_, class_probabilities=known)
         return self
-
-    # -- use ------------------------------------------------------------------------------------------------
 
     def _require_fitted(self) -> None:
         if not hasattr(self, "result_"):

@@ -18,7 +18,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import NameArray, positions
 from crowdprism.diagnostics.calibration import with_temperature
 from crowdprism.errors import InvalidAnnotationsError, some
-from crowdprism.results.confusion import class_alignment, normalize_rows
+from crowdprism.results.confusion import class_alignment, mean_confusion, normalize_rows
 from crowdprism.results.fit_result import FitResult
 from crowdprism.training import InputScaling, Items, predict_log_probs
 
@@ -87,16 +87,10 @@ class ClassProbabilities(nn.Module):
         return torch.softmax(average.log() / self.temperature, dim=-1)
 
 
-def crowd_confusion(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]) -> NDArray[np.float64]:
-    """The confusion of the average label (true class, given label), which stands for annotators never seen."""
-    weights = labels_per_annotator if labels_per_annotator.sum() > 0 else None
-    return np.asarray(np.average(confusions, axis=0, weights=weights))
-
-
 def known_confusions(confusions: NDArray[Any], labels_per_annotator: NDArray[Any]) -> NDArray[np.float64]:
     """Confusions in which annotators without labels have that of the crowd's average label."""
     has_labels = np.asarray(labels_per_annotator)[:, None, None] > 0
-    return np.where(has_labels, confusions, crowd_confusion(confusions, labels_per_annotator))
+    return np.where(has_labels, confusions, mean_confusion(confusions, labels_per_annotator))
 
 
 def class_codes(annotations: Annotations, classes: NameArray) -> NDArray[np.int64]:
@@ -122,7 +116,7 @@ def log_evidence(
     n_labels = np.asarray(known.labels_per_annotator)
     seen = ((place >= 0) & (n_labels[place] > 0))[annotations.annotator]
     label = class_codes(annotations, known.classes)[annotations.label]
-    crowd = crowd_confusion(confusions, n_labels)[:, label].T
+    crowd = mean_confusion(confusions, n_labels)[:, label].T
     columns = np.where(seen[:, None], confusions[place[annotations.annotator], :, label], crowd)
     return np.asarray(np.log(np.maximum(columns, SMALLEST)))
 
@@ -188,7 +182,7 @@ def examine_alignment(
         mean = np.zeros((annotations.n_classes, annotations.n_classes))
         np.add.at(mean, (class_probs.argmax(axis=1)[annotations.item], annotations.label), 1.0)
     else:
-        mean = crowd_confusion(confusions, annotations.labels_per_annotator)
+        mean = mean_confusion(confusions, annotations.labels_per_annotator)
     order = class_alignment(mean[None])
     aligned = agreement(class_probs[:, order], annotations)
     if aligned <= plain + TOLERANCE:

@@ -23,13 +23,12 @@ from crowdprism.diagnostics.label_evidence import (
     label_evidence,
     log_seen,
     matching,
-    normalized,
     require_confusions,
     vote_table,
 )
 from crowdprism.errors import UnsuitableDataError
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import cell_counts
+from crowdprism.results.confusion import cell_counts, normalize_logs
 
 CLEAR = 0.9  # posterior probability from which on a kind is stated
 MIN_LABELS_FOR_TREND = 10
@@ -276,7 +275,7 @@ def copying(annotations: Annotations, *, z: float = SUSPICIOUS_Z) -> CopyingSusp
         begin, end = pair[rows][0], pair[rows][-1] + 1
         equal = np.einsum("pkl,pkl->pk", confusions[first[begin:end]], confusions[second[begin:end]])  # by true class
         log = log_items[annotations.item[one[rows]]] - log_labels[one[rows]] - log_labels[two[rows]]
-        expected[rows] = (normalized(log) * equal[pair[rows] - begin]).sum(axis=1)
+        expected[rows] = (normalize_logs(log) * equal[pair[rows] - begin]).sum(axis=1)
     same = annotations.label[one] == annotations.label[two]
     return suspicious_pairs((first, second), pair, same, expected, z)
 

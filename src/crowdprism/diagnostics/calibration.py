@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdprism.annotations import Annotations
-from crowdprism.diagnostics.label_evidence import FloatArray, normalized
+from crowdprism.diagnostics.label_evidence import FloatArray
 from crowdprism.errors import InvalidParameterError
 from crowdprism.results import FitResult
+from crowdprism.results.confusion import normalize_logs
 
 N_BINS = 15
 TEMPERATURES = (0.05, 20.0)
@@ -100,7 +101,7 @@ def with_temperature(class_probabilities: Any, temperature: float) -> FloatArray
     >>> with_temperature([[0.8, 0.2]], 2.0).round(3).tolist()
     [[0.667, 0.333]]
     """
-    return normalized(np.log(np.maximum(np.asarray(class_probabilities, dtype=float), FLOOR)) / temperature)
+    return normalize_logs(np.log(np.maximum(np.asarray(class_probabilities, dtype=float), FLOOR)) / temperature)
 
 
 @dataclass(frozen=True)

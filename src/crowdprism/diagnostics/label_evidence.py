@@ -16,7 +16,7 @@ from crowdprism.annotations import Annotations
 from crowdprism.annotations.names import same_names
 from crowdprism.errors import InvalidParameterError, UnsuitableDataError, some
 from crowdprism.results import FitResult
-from crowdprism.results.confusion import cell_counts
+from crowdprism.results.confusion import cell_counts, normalize_logs
 
 FloatArray = NDArray[np.float64]
 
@@ -71,13 +71,6 @@ def require_probabilities(class_probabilities: Any, annotations: Annotations) ->
     return shares
 
 
-def normalized(log: FloatArray) -> FloatArray:
-    shares: FloatArray = log - log.max(axis=1, keepdims=True)
-    np.exp(shares, out=shares)  # in place, because the tables may be large
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
-
-
 def vote_table(annotations: Annotations, weight: FloatArray | None = None) -> FloatArray:
     """Annotations of each item by label, each counting one or its weight: (n_items, n_classes)."""
     cell = annotations.item.astype(np.int64) * annotations.n_classes + annotations.label
@@ -107,7 +100,7 @@ def class_probabilities_without(result: FitResult, annotations: Annotations) -> 
         log_confusions = np.log(np.maximum(result.confusions, CONFUSION_FLOOR))
         own = columns_of(log_confusions, annotations)
         log -= own if annotations.weight is None else own * annotations.weight[:, None]
-    return normalized(log)
+    return normalize_logs(log)
 
 
 @dataclass(frozen=True)

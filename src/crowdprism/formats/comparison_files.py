@@ -60,11 +60,6 @@ def read_comparisons(
         Names of the columns or fields `left`, `right`, `winner`, `judge`, `group` and `gold`, where the reader should
         not choose. In Label Studio exports `left` and `right` are fields of the task's data, and `winner` is the
         question, as in Argilla exports.
-
-    Examples
-    --------
-    >>> read_comparisons(pl.DataFrame({"left": ["x"], "right": ["y"], "winner": ["x"]})).columns["winner"].to_list()
-    ['x']
     """
     unknown = [role for role, column in columns.items() if column is not None and role not in ROLES]
     if unknown:

@@ -90,13 +90,6 @@ def coupled_cross_entropy(
 
     Returns a sum, not a mean: processes hold unequal numbers of annotations, so only the training loop knows the
     right denominator.
-
-    Examples
-    --------
-    >>> sure = torch.tensor([[0.9, 0.1]]).log()
-    >>> perfect = log_columns(torch.eye(2)[None].log(), torch.tensor([0]), torch.tensor([0]))
-    >>> round(float(coupled_cross_entropy(sure, perfect, torch.tensor([0]))), 4)  # -log 0.9
-    0.1054
     """
     log_likelihood = torch.logsumexp(log_class_probs.index_select(0, item) + columns, dim=1)
     return -(log_likelihood if weight is None else log_likelihood * weight).sum()
@@ -154,9 +147,6 @@ def known_cross_entropy(log_class_probs: Tensor, batch: Batch) -> Tensor:
         weight = torch.cat([batch.share, 1 - batch.share])
     chosen = log_class_probs.gather(1, gold.clamp_min(0).unsqueeze(1)).sum(dim=1)
     return -(chosen * weight * (gold >= 0)).sum()
-
-
-# -- EM on flat annotations -------------------------------------------------------------------------------------
 
 
 def expected_counts(
@@ -232,11 +222,6 @@ def log_volume(gram: Tensor, *, jitter: float = RELATIVE_JITTER) -> Tensor:
 
     The Gram is (..., n_classes, n_classes), positive semidefinite; `jitter` times its mean diagonal is added to it.
     NaN where the matrix is not finite, or so far from positive that the jitter does not mend it.
-
-    Examples
-    --------
-    >>> round(float(log_volume(4.0 * torch.eye(2, dtype=torch.float64))), 4)  # 2 log 4
-    2.7726
     """
     value: Tensor = _LogDeterminant.apply(gram.double(), jitter / gram.shape[-1])  # type: ignore[no-untyped-call]
     return value

@@ -50,6 +50,14 @@ def normalize_rows(counts: FloatArray) -> FloatArray:
     return np.asarray(shares)
 
 
+def normalize_logs(log: FloatArray) -> NDArray[np.float64]:
+    """Probabilities (rows, n_classes) from the logarithms of numbers that they are proportional to."""
+    shares = log - log.max(axis=1, keepdims=True)
+    np.exp(shares, out=shares)  # in place, because the tables may be large
+    shares /= shares.sum(axis=1, keepdims=True)
+    return np.asarray(shares)
+
+
 def pooled_confusion(counts: FloatArray) -> FloatArray:
     """The crowd's one common confusion matrix (true class, given label) from counts of all annotators."""
     return normalize_rows(counts.sum(axis=0))

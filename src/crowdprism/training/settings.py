@@ -128,8 +128,6 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-# -- processor threads ------------------------------------------------------------------------------------------
-
 # The threads that torch's OpenMP started do not survive a fork, and waiting for them never ends.
 os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
