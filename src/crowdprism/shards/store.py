@@ -211,7 +211,7 @@ class Shards:
         items = self.item_names(shard) if names else np.arange(shard.first_item, shard.first_item + shard.n_items)
         gold = self._gold(shard) if self.gold_counts.any() else None
         found = Annotations(start, annotator, label, items, self.annotators, self.classes, weight=weight, gold=gold)
-        size = sum(array.nbytes for array in (start, annotator, label, items))
+        size = sum(array.nbytes for array in (start, annotator, label, items, weight) if array is not None)
         if not names and size <= self.room:
             self.room -= size
             self._kept[shard.number] = found
